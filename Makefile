@@ -1,0 +1,90 @@
+# `make help` lists the targets. Every target installs what it needs first; a second call installs nothing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# The engine's wheels exist for 3.11 and 3.12. Say PYTHON=... to choose another interpreter.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
+# cpu or cuda: which vLLM goes into .venv-engine.
+ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+SERVICE_STAMP := .venv/.rooftune-installed
+ENGINE_STAMP := .venv-engine/.rooftune-installed-$(ENGINE)
+PIP_FLAGS := -q --disable-pip-version-check
+# The CPU list is pinned whole, so nothing is resolved; CUDA's torch and libraries come as vLLM itself pins them. Of
+# the 5 GB little is ever imported: bytecode is written at first import. (Not so in the service's environment: its
+# tests turn warnings into errors, and compiling somebody else's module there can warn.)
+ENGINE_FLAGS := --no-compile $(if $(filter cpu,$(ENGINE)),--no-deps)
+
+.PHONY: help setup preflight install service demo up test check lint fmt golden migration bench validate
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install the service (.venv) and the engine (.venv-engine); says what is missing
+	@if $(MAKE) -q install; then :; else $(MAKE) preflight && $(MAKE) -j2 install; fi
+
+preflight: ## check this machine before anything is installed
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "missing  python: no Python 3.11 or 3.12 found (Debian: apt-get install python3.11 python3.11-venv)"; exit 1; fi
+	@$(PYTHON) -P probes/preflight.py --engine $(ENGINE) --install
+
+install: $(SERVICE_STAMP) $(ENGINE_STAMP)
+
+service: $(SERVICE_STAMP)
+
+$(SERVICE_STAMP): requirements/service.txt requirements/dev.txt pyproject.toml
+	@echo "setup: the service environment (.venv)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps -r requirements/service.txt -r requirements/dev.txt
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps -e .
+	@touch $@
+
+$(ENGINE_STAMP): requirements/engine-$(ENGINE).txt
+	@echo "setup: the engine environment (.venv-engine, $(ENGINE) build; some minutes)"
+	@test -x .venv-engine/bin/python || $(PYTHON) -m venv .venv-engine
+	@.venv-engine/bin/python -m pip install $(PIP_FLAGS) $(ENGINE_FLAGS) -r $<
+	@rm -f .venv-engine/.rooftune-installed-*
+	@touch $@
+
+demo: setup ## the whole job on the sample traffic, through the REST API, on this machine
+	@$(BIN)/rooftune demo
+
+up: setup ## the service on this machine: database, API, proxy, agent, dashboard
+	@$(BIN)/rooftune up
+
+test: setup ## all tests (PYTEST_ARGS="-m 'not engine'" leaves some out)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup ## what CI runs: lint, types, import contracts, compose schema, all tests
+	@$(MAKE) lint
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: service ## format check, ruff, mypy, import contracts, compose schema
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker-compose.yml
+
+fmt: service ## format the code and repair what ruff can repair
+	@$(BIN)/ruff check -q --fix-only .
+	@$(BIN)/ruff format .
+
+golden: setup ## rewrite the golden files; the run fails on purpose, look at the diff
+	@$(BIN)/python -m pytest tests/golden --update-golden
+
+migration: service ## a new database revision: make migration m="what changes"
+	@test -n "$(m)" || { echo 'say what changes: make migration m="add a column"'; exit 2; }
+	@$(BIN)/alembic revision --autogenerate -m "$(m)"
+
+bench: setup ## performance figures into build/bench.json
+	@$(BIN)/python -m tests.bench
+
+validate: setup ## predicted against measured into build/validate.json
+	@$(BIN)/python -m tests.validate

@@ -1,0 +1,34 @@
+"""What the user wants: an objective at a load, within limits."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from advisor.errors import InvalidInput
+
+
+class Objective(StrEnum):
+    """What a better configuration has more or less of."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """Objective, the load to serve (requests in flight) and limits on percentiles in seconds.
+
+    `concurrency` is the load that the verdicts and the ranking are about; every measured load is
+    reported beside it. A limit of None does not bind.
+    """
+
+    objective: Objective = Objective.THROUGHPUT
+    concurrency: int = 16
+    ttft_p95_s: float | None = None
+    tpot_p95_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InvalidInput("goal.concurrency", f"{self.concurrency} is below 1")
+        for name, limit in (("ttft_p95_s", self.ttft_p95_s), ("tpot_p95_s", self.tpot_p95_s)):
+            if limit is not None and not 0 < limit < float("inf"):
+                raise InvalidInput(f"goal.{name}", f"{limit} is not a positive number of seconds")

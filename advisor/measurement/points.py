@@ -1,0 +1,212 @@
+"""One load point from its request records and the engine's counters."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from advisor.errors import InvalidInput
+from advisor.estimate import Estimate, Source
+from advisor.measurement.acceptance import figures
+from advisor.measurement.latency import quantiles
+from advisor.measurement.records import (
+    ClassFigures,
+    EngineCounters,
+    HostLoad,
+    LoadPoint,
+    Outcome,
+    RequestRecord,
+)
+
+# A closed loop is steady when less than this share of its slots stood empty (case S-24); slots
+# stand empty for the time that the client needs between an answer and the next request.
+LOAD_SHARE = 0.85
+BLOCKS = 10
+UNLABELLED = "unlabelled"
+
+
+def summarise_point(
+    *,
+    concurrency: int,
+    repeat: int,
+    subset_digest: str,
+    records: Sequence[RequestRecord],
+    counters: EngineCounters,
+    host: HostLoad,
+    num_speculative_tokens: int | None,
+) -> LoadPoint:
+    """The figures of one closed-loop load point.
+
+    Failures enter no latency and no throughput, but make the point unusable (case S-07), as do
+    a load that was not reached (S-24), neighbours, and successes without a token count. A point
+    without records raises `InvalidInput`.
+    """
+    if not records:
+        raise InvalidInput("records", "a load point has at least one request")
+    good = [record for record in records if record.outcome is Outcome.OK]
+    span_s = _span_s(good or records)
+    output_tokens = sum(record.output_tokens or 0 for record in good)
+    flaws = _flaws(records, good, concurrency, host)
+    remarks = _remarks(counters)
+    return LoadPoint(
+        concurrency=concurrency,
+        repeat=repeat,
+        subset_digest=subset_digest,
+        requests=len(records),
+        succeeded=len(good),
+        failed=len(records) - len(good),
+        failures=_failures(records),
+        duration_s=span_s,
+        throughput_tokens_per_s=_throughput(good, span_s),
+        requests_per_s=len(good) / span_s,
+        output_tokens=output_tokens,
+        prompt_tokens=sum(record.prompt_tokens or 0 for record in good),
+        ttft_s=quantiles([record.ttft_s for record in good]),
+        tpot_s=quantiles([record.tpot_s for record in good]),
+        e2e_s=quantiles([record.e2e_s for record in good]),
+        classes=_classes(good),
+        acceptance=(
+            None
+            if num_speculative_tokens is None
+            else figures(counters, num_speculative_tokens=num_speculative_tokens)
+        ),
+        tokens_per_engine_step=_tokens_per_engine_step(counters),
+        prefix_hit_share=prefix_hit_share(counters),
+        in_flight_mean=_in_flight(records, until_s=max(record.end_s for record in records)),
+        counters=counters,
+        host=host,
+        usable=not flaws,
+        flaws=(*flaws, *remarks),
+    )
+
+
+def prefix_hit_share(counters: EngineCounters) -> float | None:
+    """Cached share of the prompt tokens looked up, from counter differences (case S-10).
+
+    None without a look-up, and after preemptions: a request that is computed again hits its own
+    blocks, which is no gain (case S-11).
+    """
+    if counters.prefix_queries == 0 or counters.preemptions > 0:
+        return None
+    return counters.prefix_hits / counters.prefix_queries
+
+
+def load_reached(in_flight: float, concurrency: int) -> bool:
+    """Whether enough of the planned requests were in flight (case S-24)."""
+    return in_flight >= LOAD_SHARE * concurrency
+
+
+def _tokens_per_engine_step(counters: EngineCounters) -> float | None:
+    if not counters.engine_steps:
+        return None
+    return counters.generation_tokens / counters.engine_steps
+
+
+def _span_s(records: Sequence[RequestRecord]) -> float:
+    span = max(record.end_s for record in records) - min(record.sent_s for record in records)
+    if span <= 0:
+        raise InvalidInput("records", "all requests began and ended at one instant")
+    return span
+
+
+def _in_flight(records: Sequence[RequestRecord], *, until_s: float) -> float:
+    """Time-weighted mean number in flight, from the first send until `until_s`.
+
+    When nothing passed until then, all were sent at once: their number.
+    """
+    since_s = min(record.sent_s for record in records)
+    if until_s <= since_s:
+        return float(len(records))
+    busy = sum(max(0.0, min(record.end_s, until_s) - record.sent_s) for record in records)
+    return busy / (until_s - since_s)
+
+
+def _flaws(
+    records: Sequence[RequestRecord],
+    good: Sequence[RequestRecord],
+    concurrency: int,
+    host: HostLoad,
+) -> tuple[str, ...]:
+    failed = len(records) - len(good)
+    flaws = [f"{failed} of {len(records)} requests failed"] if failed else []
+    uncounted = sum(record.output_tokens is None for record in good)
+    if uncounted:
+        flaws.append(f"{uncounted} of {len(good)} successes without a token count")
+    # While the last requests drain nothing can be sent: only the time before counts as loaded.
+    loaded = _in_flight(records, until_s=max(record.sent_s for record in records))
+    if not load_reached(loaded, concurrency):
+        flaws.append(f"load not reached: {loaded:.1f} of {concurrency} requests in flight")
+    if host.disturbed:
+        flaws.append("disturbed by neighbours")
+    return tuple(flaws)
+
+
+def _remarks(counters: EngineCounters) -> tuple[str, ...]:
+    """What a reader must know of a point that is usable all the same."""
+    if counters.preemptions == 0:
+        return ()
+    return (f"{counters.preemptions} preemptions: no prefix hits credited, they may be recompute",)
+
+
+def _failures(records: Sequence[RequestRecord]) -> dict[str, int]:
+    return dict(
+        Counter(
+            record.error or record.outcome.value
+            for record in records
+            if record.outcome is not Outcome.OK
+        )
+    )
+
+
+def _classes(good: Sequence[RequestRecord]) -> tuple[ClassFigures, ...]:
+    labels = sorted({record.label or UNLABELLED for record in good})
+    return tuple(
+        _class_figures(label, [r for r in good if (r.label or UNLABELLED) == label])
+        for label in labels
+    )
+
+
+def _class_figures(label: str, members: Sequence[RequestRecord]) -> ClassFigures:
+    return ClassFigures(
+        label=label,
+        requests=len(members),
+        ttft_s=quantiles([record.ttft_s for record in members]),
+        tpot_s=quantiles([record.tpot_s for record in members]),
+        e2e_s=quantiles([record.e2e_s for record in members]),
+        output_tokens=sum(record.output_tokens or 0 for record in members),
+    )
+
+
+def _throughput(good: Sequence[RequestRecord], span_s: float) -> Estimate:
+    """Output tokens of successes over the span, with a t interval over equal time blocks."""
+    tokens = sum(record.output_tokens or 0 for record in good)
+    value = tokens / span_s
+    if not tokens:
+        return Estimate(
+            value=0.0, low=0.0, high=0.0, source=Source.MEASURED, basis="no output token was seen"
+        )
+    rates = _tokens_per_block(good, span_s) / (span_s / BLOCKS)
+    deviation = float(rates.std(ddof=1)) / math.sqrt(BLOCKS)
+    half = float(t.ppf(0.975, BLOCKS - 1)) * deviation
+    return Estimate(
+        value=value,
+        low=max(0.0, value - half),
+        high=value + half,
+        source=Source.MEASURED,
+        basis=f"within this point: t interval over {BLOCKS} equal time blocks",
+    )
+
+
+def _tokens_per_block(good: Sequence[RequestRecord], span_s: float) -> NDArray[np.float64]:
+    """Output tokens in each block; a request's tokens are spread evenly over its frames."""
+    start_s = min(record.sent_s for record in good)
+    counts = np.zeros(BLOCKS)
+    for record in good:
+        times = record.frame_times_s or (record.last_token_s or record.end_s,)
+        share = (record.output_tokens or 0) / len(times)
+        blocks = ((np.asarray(times) - start_s) / span_s * BLOCKS).astype(int)
+        np.add.at(counts, np.clip(blocks, 0, BLOCKS - 1), share)
+    return counts

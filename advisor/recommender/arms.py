@@ -1,0 +1,199 @@
+"""Measured configurations side by side: their usable points, the noise floor and the drift."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from advisor.estimate import Estimate, Source
+from advisor.goal import Objective
+from advisor.measurement.noise import (
+    THROUGHPUT_PRIOR,
+    TPOT_PRIOR,
+    TTFT_PRIOR,
+    NoiseFit,
+    NoisePrior,
+    fit_noise,
+)
+from advisor.measurement.records import LoadPoint
+from advisor.recommender.evidence import StudyEvidence, TrialEvidence
+from advisor.recommender.recommendation import NoiseFloor
+
+Figure = Callable[[LoadPoint], float | None]
+
+
+def throughput(point: LoadPoint) -> float | None:
+    """Output tokens/s, None when nothing came out."""
+    return point.throughput_tokens_per_s.value or None
+
+
+def swiftness(point: LoadPoint) -> float | None:
+    """Requests per second of waiting: more is better, as for throughput."""
+    return 1 / point.e2e_s.mean if point.e2e_s is not None and point.e2e_s.mean > 0 else None
+
+
+def ttft_p95(point: LoadPoint) -> float | None:
+    """Seconds."""
+    return point.ttft_s.p95 if point.ttft_s is not None and point.ttft_s.p95 > 0 else None
+
+
+def tpot_p95(point: LoadPoint) -> float | None:
+    """Seconds."""
+    return point.tpot_s.p95 if point.tpot_s is not None and point.tpot_s.p95 > 0 else None
+
+
+def pace_of(label: str) -> Figure:
+    """Tokens per second of one request of a class: the inverse of its mean TPOT."""
+
+    def pace(point: LoadPoint) -> float | None:
+        for figures in point.classes:
+            if figures.label == label and figures.tpot_s is not None and figures.tpot_s.mean > 0:
+                return 1 / figures.tpot_s.mean
+        return None
+
+    return pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """Values of `figure` on every configuration of a study, by configuration hash and load.
+
+    `starts[hash, load]` holds one tuple of values per engine start, in the order of the trials.
+    """
+
+    baseline: str
+    starts: dict[tuple[str, int], tuple[tuple[float, ...], ...]]
+    noise: NoiseFit
+    basis: str = field(default="t interval of the noise floor")
+
+    def values(self, config_hash: str, concurrency: int) -> tuple[float, ...]:
+        """All repeats of all starts."""
+        return tuple(itertools.chain(*self.starts.get((config_hash, concurrency), ())))
+
+    def drift(self, concurrency: int) -> float | None:
+        """Log ratio of the baseline's last start over its first; None with fewer than two."""
+        starts = self.starts.get((self.baseline, concurrency), ())
+        return None if len(starts) <= 1 else _log_mean(starts[-1]) - _log_mean(starts[0])
+
+    def figure(self, config_hash: str, concurrency: int) -> Estimate | None:
+        """Geometric mean of the repeats with its interval."""
+        values = self.values(config_hash, concurrency)
+        if not values:
+            return None
+        return _interval(_log_mean(values), self.noise.half_width(len(values)), self._basis(values))
+
+    def ratio(self, config_hash: str, concurrency: int) -> Estimate | None:
+        """Configuration over baseline; the drift between baseline starts widens the interval."""
+        before = self.values(self.baseline, concurrency)
+        after = self.values(config_hash, concurrency)
+        if not before or not after:
+            return None
+        half = self.noise.half_width(len(before), len(after))
+        half = math.hypot(half, (self.drift(concurrency) or 0.0) / 2)
+        counts = f"{len(after)} against {len(before)} points, {self.basis}"
+        return _interval(_log_mean(after) - _log_mean(before), half, counts)
+
+    def within_noise(self, concurrency: int, better: str, other: str) -> bool:
+        """Whether two configurations cannot be told apart at this load."""
+        first, second = self.values(better, concurrency), self.values(other, concurrency)
+        half = self.noise.half_width(len(first), len(second))
+        return abs(_log_mean(first) - _log_mean(second)) <= half
+
+    def _basis(self, values: Sequence[float]) -> str:
+        count = len(values)
+        return f"{count} point{'s' if count > 1 else ''}, {self.basis}"
+
+
+def _log_mean(values: Sequence[float]) -> float:
+    return sum(math.log(value) for value in values) / len(values)
+
+
+def _interval(log_value: float, half: float, basis: str) -> Estimate:
+    return Estimate(
+        value=math.exp(log_value),
+        low=math.exp(log_value - half),
+        high=math.exp(log_value + half),
+        source=Source.MEASURED,
+        basis=basis,
+    )
+
+
+def objective_arms(evidence: StudyEvidence) -> Arms:
+    """What the goal wants more of: tokens/s, or short waiting."""
+    if evidence.goal.objective is Objective.THROUGHPUT:
+        return arms_of(evidence, throughput, THROUGHPUT_PRIOR)
+    return arms_of(evidence, swiftness, THROUGHPUT_PRIOR)
+
+
+def throughput_arms(evidence: StudyEvidence) -> Arms:
+    """Output tokens/s."""
+    return arms_of(evidence, throughput, THROUGHPUT_PRIOR)
+
+
+def ttft_arms(evidence: StudyEvidence) -> Arms:
+    """95th percentile of the time to first token, seconds."""
+    return arms_of(evidence, ttft_p95, TTFT_PRIOR)
+
+
+def tpot_arms(evidence: StudyEvidence) -> Arms:
+    """95th percentile of the time per output token, seconds."""
+    return arms_of(evidence, tpot_p95, TPOT_PRIOR)
+
+
+def class_arms(evidence: StudyEvidence) -> dict[str, Arms]:
+    """Pace of a single request, by class; the noise floor is pooled over the classes."""
+    labels = sorted({item.label for _, point in usable_points(evidence) for item in point.classes})
+    starts = {label: _starts(evidence, pace_of(label)) for label in labels}
+    groups = [_repeats(values) for by_load in starts.values() for values in by_load.values()]
+    noise = fit_noise(groups, TPOT_PRIOR)
+    return {
+        label: Arms(baseline=evidence.baseline.hash, starts=by_load, noise=noise)
+        for label, by_load in starts.items()
+    }
+
+
+def arms_of(evidence: StudyEvidence, figure: Figure, prior: NoisePrior) -> Arms:
+    """The study's usable points read through `figure`."""
+    starts = _starts(evidence, figure)
+    noise = fit_noise([_repeats(values) for values in starts.values()], prior)
+    return Arms(baseline=evidence.baseline.hash, starts=starts, noise=noise)
+
+
+def usable_points(evidence: StudyEvidence) -> Iterator[tuple[TrialEvidence, LoadPoint]]:
+    """Points that may be compared, with their trial.
+
+    Usable ones, of the requests that the study's first usable point at this load replayed:
+    figures on other requests would compare the requests.
+    """
+    subsets: dict[int, str] = {}
+    for trial in evidence.trials:
+        for point in trial.points:
+            if not point.usable:
+                continue
+            if subsets.setdefault(point.concurrency, point.subset_digest) == point.subset_digest:
+                yield trial, point
+
+
+def noise_floor(arms: Arms) -> NoiseFloor:
+    """The noise floor as a recommendation states it."""
+    return NoiseFloor(
+        relative_sd=arms.noise.relative_sd(),
+        repeats=arms.noise.repeats,
+        basis=arms.noise.basis,
+    )
+
+
+def _starts(
+    evidence: StudyEvidence, figure: Figure
+) -> dict[tuple[str, int], tuple[tuple[float, ...], ...]]:
+    found: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for trial, point in usable_points(evidence):
+        value = figure(point)
+        if value is not None:
+            by_trial = found.setdefault((trial.plan.config.hash, point.concurrency), {})
+            by_trial.setdefault(trial.plan.key, []).append(value)
+    return {key: tuple(map(tuple, by_trial.values())) for key, by_trial in found.items()}
+
+
+def _repeats(starts: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(itertools.chain(*starts))

@@ -1,0 +1,251 @@
+"""Configurations in the order to prefer them: measured ones, and a combination not yet measured.
+
+The goal's limits come first, then its objective. Configurations that the noise cannot tell apart
+are ordered by how little they override.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from advisor.canonical import as_json, canonical_bytes
+from advisor.estimate import Estimate, Source
+from advisor.recommender.arms import (
+    Arms,
+    objective_arms,
+    throughput_arms,
+    tpot_arms,
+    ttft_arms,
+)
+from advisor.recommender.evidence import StudyEvidence, TrialPlan
+from advisor.recommender.recommendation import RankedConfig
+from advisor.recommender.screening import predicted_throughput
+from advisor.recommender.space import BASELINE, combination_trial, improvements
+from advisor.serving import LeverValue, ServingConfig
+from advisor.techniques import Technique
+from advisor.units import seconds_text
+
+BASELINE_TITLE = "Baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A configuration with its figures at the goal's load, before it has a rank.
+
+    `score` orders candidates, more is better: the measured figure of the objective, for an
+    unmeasured configuration its pessimistic end. `points` counts measured points, 0: predicted.
+    """
+
+    config: ServingConfig
+    title: str
+    score: float
+    points: int
+    throughput: Estimate
+    gain: Estimate
+    ttft_p95_s: Estimate | None
+    tpot_p95_s: Estimate | None
+    broken: str | None
+
+    @property
+    def overrides(self) -> int:
+        """How many levers a deployment would have to set."""
+        return len(self.config.overrides())
+
+
+def ranked(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[RankedConfig, ...]:
+    """All candidates in order; empty when the baseline has no usable point at the goal's load."""
+    arms = objective_arms(evidence)
+    ordered = ordering(candidates(evidence, techniques), arms.noise.half_width)
+    return tuple(
+        RankedConfig(
+            rank=rank,
+            config=candidate.config,
+            config_hash=candidate.config.hash,
+            title=candidate.title,
+            overrides=override_texts(candidate.config),
+            throughput_tokens_per_s=candidate.throughput,
+            gain=candidate.gain,
+            ttft_p95_s=candidate.ttft_p95_s,
+            tpot_p95_s=candidate.tpot_p95_s,
+            feasible=candidate.broken is None,
+            tied_with_better=any(
+                better.overrides < candidate.overrides
+                and _told_apart_by(better, candidate) <= _half(arms, better, candidate)
+                for better in ordered[: rank - 1]
+                if (better.broken is None) is (candidate.broken is None)
+            ),
+            why_not=candidate.broken,
+        )
+        for rank, candidate in enumerate(ordered, 1)
+    )
+
+
+def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[Candidate, ...]:
+    """Every configuration with a usable point at the goal's load, and a predicted combination."""
+    goal = evidence.goal.concurrency
+    objective, output = objective_arms(evidence), throughput_arms(evidence)
+    ttft, tpot = ttft_arms(evidence), tpot_arms(evidence)
+    found: dict[str, Candidate] = {}
+    for trial in evidence.trials:
+        config = trial.plan.config
+        score = objective.figure(config.hash, goal)
+        rate, gain = output.figure(config.hash, goal), objective.ratio(config.hash, goal)
+        if config.hash in found or score is None or rate is None or gain is None:
+            continue
+        limits = (ttft.figure(config.hash, goal), tpot.figure(config.hash, goal))
+        found[config.hash] = Candidate(
+            config=config,
+            title=BASELINE_TITLE if trial.plan.key == BASELINE else trial.plan.title,
+            score=score.value,
+            points=len(objective.values(config.hash, goal)),
+            throughput=rate,
+            gain=_itself(gain) if config == evidence.baseline else gain,
+            ttft_p95_s=limits[0],
+            tpot_p95_s=limits[1],
+            broken=broken_limit(evidence, *limits),
+        )
+    baseline = found.get(evidence.baseline.hash)
+    if baseline is None:
+        return ()
+    return (*found.values(), *_combined(evidence, techniques, found, baseline))
+
+
+def ordering(candidates_: Iterable[Candidate], half_width: "HalfWidth") -> tuple[Candidate, ...]:
+    """Feasible before infeasible, better before worse, and within the noise simpler first."""
+    remaining = sorted(
+        candidates_, key=lambda c: (c.broken is not None, -c.score, c.overrides, c.config.hash)
+    )
+    order: list[Candidate] = []
+    while remaining:
+        best = remaining[0]
+        tied = [
+            c
+            for c in remaining
+            if (c.broken is None) is (best.broken is None)
+            and _told_apart_by(best, c) <= half_width(max(1, best.points), max(1, c.points))
+        ]
+        chosen = min(tied, key=lambda c: c.overrides)
+        order.append(chosen)
+        remaining.remove(chosen)
+    return tuple(order)
+
+
+def override_texts(config: ServingConfig) -> dict[str, str]:
+    """The levers that a deployment sets, by vLLM's name, as its command line takes them."""
+    return {name: _lever_text(value) for name, value in config.overrides().items()}
+
+
+def broken_limit(
+    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
+) -> str | None:
+    """The limits of the goal that are not kept, with how far they are missed; None: all kept."""
+    goal = evidence.goal
+    complaints = [
+        complaint
+        for name, limit_s, seen in (
+            ("TTFT p95", goal.ttft_p95_s, ttft_p95_s),
+            ("TPOT p95", goal.tpot_p95_s, tpot_p95_s),
+        )
+        if limit_s is not None and (complaint := _complaint(name, limit_s, seen)) is not None
+    ]
+    return "; ".join(complaints) or None
+
+
+def _complaint(name: str, limit_s: float, seen: Estimate | None) -> str | None:
+    if seen is None:
+        return f"{name} was not measured, so its limit of {seconds_text(limit_s)} is not shown"
+    if seen.value <= limit_s:
+        return None
+    return (
+        f"{name} of {seconds_text(seen.value)} is {seen.value / limit_s - 1:.0%} above the"
+        f" limit of {seconds_text(limit_s)}"
+    )
+
+
+def _combined(
+    evidence: StudyEvidence,
+    techniques: tuple[Technique, ...],
+    found: dict[str, Candidate],
+    baseline: Candidate,
+) -> tuple[Candidate, ...]:
+    """The combination of all improving changes, if it exists and was not measured."""
+    plan = combination_trial(evidence, techniques)
+    if plan is None or plan.config.hash in found:
+        return ()
+    singles = [
+        found[technique.variant(evidence.baseline).hash]
+        for technique in improvements(evidence, techniques)
+    ]
+    gain = combined_gain(evidence, plan, singles)
+    return (
+        Candidate(
+            config=plan.config,
+            title=f"{plan.title} (predicted)",
+            score=baseline.score * gain.low,
+            points=0,
+            throughput=_scaled(baseline.throughput, gain),
+            gain=gain,
+            ttft_p95_s=None,
+            tpot_p95_s=None,
+            broken=broken_limit(evidence, None, None),
+        ),
+    )
+
+
+def combined_gain(
+    evidence: StudyEvidence, plan: TrialPlan, singles: Sequence[Candidate]
+) -> Estimate:
+    """Measured gains multiplied, times how far the roofline says that they add up.
+
+    The roofline enters only as a ratio of ratios: whether the changes get in each other's way.
+    Without its word that factor is unknown, and the low end is the best single gain.
+    """
+    goal = evidence.goal.concurrency
+    value = math.prod(single.gain.value for single in singles)
+    low = math.prod(single.gain.low for single in singles)
+    high = math.prod(single.gain.high for single in singles)
+    rates = [
+        predicted_throughput(evidence, config, goal)
+        for config in (evidence.baseline, plan.config, *(single.config for single in singles))
+    ]
+    known = [rate.value for rate in rates if rate is not None]
+    together = 1.0
+    if len(known) == len(rates):
+        before, after, *apart = known
+        together = after / before / math.prod(rate / before for rate in apart)
+    best_single = max(single.gain.low for single in singles)
+    ends = (low * min(1.0, together), high * max(1.0, together), best_single, value * together)
+    return Estimate(
+        value=value * together,
+        low=min(ends),
+        high=max(ends),
+        source=Source.CALIBRATED_ROOFLINE,
+        basis="measured single gains multiplied, interaction by the roofline",
+    )
+
+
+def _scaled(baseline: Estimate, gain: Estimate) -> Estimate:
+    return Estimate(
+        value=baseline.value * gain.value,
+        low=baseline.low * gain.low,
+        high=baseline.high * gain.high,
+        source=gain.source,
+        basis=f"measured baseline; {gain.basis}",
+    )
+
+
+def _itself(gain: Estimate) -> Estimate:
+    return Estimate(value=1.0, low=1.0, high=1.0, source=gain.source, basis="the baseline itself")
+
+
+def _told_apart_by(first: Candidate, second: Candidate) -> float:
+    return abs(math.log(first.score) - math.log(second.score))
+
+
+def _half(arms: Arms, first: Candidate, second: Candidate) -> float:
+    return arms.noise.half_width(max(1, first.points), max(1, second.points))
+
+
+def _lever_text(value: LeverValue) -> str:
+    plain = as_json(value)
+    return plain if isinstance(plain, str) else canonical_bytes(plain).decode()

@@ -1,0 +1,130 @@
+"""Serving configurations in vLLM's own words, and the facts an engine reports of itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeAlias
+
+from advisor.canonical import digest
+from advisor.errors import InvalidInput, UnknownName
+
+DTYPES = ("auto", "bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramSpeculation:
+    """vLLM's ``--speculative-config`` with method ngram; field names are vLLM's."""
+
+    num_speculative_tokens: int
+    prompt_lookup_max: int = 4
+    prompt_lookup_min: int = 2
+    method: str = "ngram"
+
+    def __post_init__(self) -> None:
+        if self.method != "ngram":
+            raise UnknownName("speculative method", self.method, ["ngram"])
+        if self.num_speculative_tokens < 1:
+            raise InvalidInput("num_speculative_tokens", "a draft has at least one token")
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            raise InvalidInput("prompt_lookup_min", "must lie between 1 and prompt_lookup_max")
+
+
+LeverValue: TypeAlias = bool | int | str | NgramSpeculation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionalSettings:
+    """What the target must keep in every trial; never tuned.
+
+    `enforce_eager` and `kv_cache_space_gib` belong here because all trials of a study must share
+    them: start-up mode and memory are the device's conditions, not levers of this study.
+    """
+
+    max_model_len: int | None = None
+    chat_template: str | None = None
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
+    enforce_eager: bool = False
+    kv_cache_space_gib: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_model_len is not None and self.max_model_len < 1:
+            raise InvalidInput("max_model_len", f"{self.max_model_len} is below 1")
+        if self.kv_cache_space_gib is not None and self.kv_cache_space_gib < 1:
+            raise InvalidInput("kv_cache_space_gib", f"{self.kv_cache_space_gib} is below 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levers:
+    """One value for every lever; None is vLLM's own default and is not written to its command."""
+
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    enable_prefix_caching: bool | None = None
+    block_size: int | None = None
+    dtype: str | None = None
+    speculative_config: NgramSpeculation | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInput(name, f"{value} is below 1")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise UnknownName("dtype", self.dtype, DTYPES)
+
+
+LEVER_NAMES = tuple(item.name for item in fields(Levers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingConfig:
+    """Functional settings and one value for every lever."""
+
+    functional: FunctionalSettings = field(default_factory=FunctionalSettings)
+    levers: Levers = field(default_factory=Levers)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical JSON; what a review approves and a deployment may run."""
+        return digest(self)
+
+    def overrides(self) -> dict[str, LeverValue]:
+        """The levers that differ from vLLM's default, by vLLM's name."""
+        values = {name: getattr(self.levers, name) for name in LEVER_NAMES}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def changed(self, changes: Mapping[str, LeverValue]) -> "ServingConfig":
+        """This configuration with some levers set; an unknown lever raises `UnknownName`."""
+        for name in changes:
+            if name not in LEVER_NAMES:
+                raise UnknownName("lever", name, LEVER_NAMES)
+        return replace(self, levers=replace(self.levers, **changes))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What a started engine said of itself; a fact that it did not report is None.
+
+    `kv_cache_tokens` and `max_concurrency` are the engine's own figures for one full-length
+    request (handbook 2.2); `headroom_bytes` is the device memory left after weights and KV.
+    """
+
+    vllm_version: str | None = None
+    start_s: float | None = None
+    weight_bytes: int | None = None
+    kv_cache_bytes: int | None = None
+    kv_cache_tokens: int | None = None
+    max_concurrency: float | None = None
+    block_size: int | None = None
+    num_blocks: int | None = None
+    dtype: str | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+    model_runner: str | None = None
+    attention_backend: str | None = None
+    threads: int | None = None
+    device_memory_bytes: int | None = None
+    headroom_bytes: int | None = None

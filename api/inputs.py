@@ -1,0 +1,129 @@
+"""What the API accepts: strict pydantic classes, turned into domain values by `to_domain`."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from advisor.goal import Goal, Objective
+from advisor.serving import FunctionalSettings
+
+# A name ends up in addresses (`/serve/{name}/v1`), file names and tables.
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+UrlName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+RoleName = Literal["viewer", "submitter", "reviewer", "operator", "admin"]
+
+
+class In(BaseModel):
+    """Unknown fields and silent conversions are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FunctionalIn(In):
+    """Functional settings of a target, kept in every trial; named as vLLM names them."""
+
+    max_model_len: int | None = Field(default=None, ge=1, le=10_000_000)
+    chat_template: str | None = Field(default=None, max_length=200_000)
+    tool_call_parser: Name | None = None
+    reasoning_parser: Name | None = None
+    enforce_eager: bool = False
+    kv_cache_space_gib: int | None = Field(default=None, ge=1, le=4096)
+
+    def to_domain(self) -> FunctionalSettings:
+        """The value that trials carry."""
+        return FunctionalSettings(
+            max_model_len=self.max_model_len,
+            chat_template=self.chat_template,
+            tool_call_parser=self.tool_call_parser,
+            reasoning_parser=self.reasoning_parser,
+            enforce_eager=self.enforce_eager,
+            kv_cache_space_gib=self.kv_cache_space_gib,
+        )
+
+
+class TargetIn(In):
+    """A model by path under the allow-list or the word ``demo``; without an engine the newest."""
+
+    name: Name
+    model: str = Field(min_length=1, max_length=1000)
+    engine_id: Identifier | None = None
+    device_class: Name | None = None
+    functional: FunctionalIn = FunctionalIn()
+
+
+class GoalIn(In):
+    """Objective, load and limits."""
+
+    objective: Literal["throughput", "latency"] = "throughput"
+    concurrency: int = Field(default=16, ge=1, le=1024)
+    ttft_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    tpot_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    def to_domain(self) -> Goal:
+        """The goal that the planner works towards."""
+        return Goal(
+            objective=Objective(self.objective),
+            concurrency=self.concurrency,
+            ttft_p95_s=self.ttft_p95_s,
+            tpot_p95_s=self.tpot_p95_s,
+        )
+
+
+class StudyIn(In):
+    """A workload on a target, what to optimise and how much engine time it may take."""
+
+    name: Name
+    workload_id: Identifier
+    target_id: Identifier
+    goal: GoalIn = GoalIn()
+    budget_s: float = Field(default=1800.0, gt=0, le=7 * 86400, allow_inf_nan=False)
+    requests_per_point: int = Field(default=48, ge=1, le=100_000)
+    seed: int = Field(default=0, ge=0, lt=1 << 31)
+
+
+class ReviewIn(In):
+    """A decision about one configuration of exactly this bundle."""
+
+    decision: Literal["approve", "reject", "request_changes"]
+    recommendation_hash: Digest
+    config_hash: Digest
+    comment: str = Field(default="", max_length=4000)
+
+
+class DeploymentIn(In):
+    """An approved configuration to serve under ``/serve/{name}/v1``."""
+
+    name: UrlName
+    recommendation_id: Identifier
+    config_hash: Digest
+
+
+class ProjectIn(In):
+    """A new project; its creator is a member."""
+
+    name: Name
+
+
+class UserIn(In):
+    """A new user, member of the caller's project."""
+
+    name: Name
+    role: RoleName
+
+
+class KeyIn(In):
+    """A new key of a user."""
+
+    label: Name
+    # JSON has no time type: this one field takes its text form.
+    expires_at: Annotated[datetime, Field(strict=False)] | None = None
+
+
+class WorkloadIn(In):
+    """The fields beside an uploaded traffic file."""
+
+    name: Name
+    target_id: Identifier | None = None

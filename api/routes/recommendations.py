@@ -1,0 +1,70 @@
+"""Recommendations and their reviews."""
+
+from uuid import UUID
+
+from fastapi import APIRouter, status
+from sqlalchemy.orm import Session
+
+from api import views
+from api.deps import Db, Paging, Reviewer, Service, Viewer, identifier
+from api.inputs import ReviewIn
+from api.schemas import Page, RecommendationView
+from db import identity, recommendations
+from db.recommendations import Decision, NewReview
+from db.tables import RecommendationRow
+
+router = APIRouter(prefix="/v1/recommendations", tags=["recommendations"])
+
+
+def _view(session: Session, row: RecommendationRow) -> RecommendationView:
+    reviews = recommendations.reviews(session, row.id)
+    names: dict[UUID, str] = {
+        user_id: identity.user(session, user_id).name
+        for user_id in {item.user_id for item in reviews}
+    }
+    return views.recommendation(row, (views.review(item, names[item.user_id]) for item in reviews))
+
+
+@router.get("")
+def list_recommendations(
+    caller: Viewer, session: Db, paging: Paging, study_id: str | None = None
+) -> Page[RecommendationView]:
+    """Recommendations of the caller's projects, newest first; of one study if given."""
+    found = recommendations.page(
+        session,
+        caller.scope,
+        study_id=None if study_id is None else identifier("study", study_id),
+        limit=paging.limit,
+        cursor=paging.cursor,
+    )
+    return Page(items=tuple(_view(session, row) for row in found.items), next=found.next)
+
+
+@router.get("/{recommendation_id}")
+def read_recommendation(recommendation_id: str, caller: Viewer, session: Db) -> RecommendationView:
+    """One recommendation with its reviews."""
+    identified = identifier("recommendation", recommendation_id)
+    return _view(session, recommendations.one(session, identified, caller.scope))
+
+
+@router.post("/{recommendation_id}/reviews", status_code=status.HTTP_201_CREATED)
+def review(
+    *, recommendation_id: str, body: ReviewIn, caller: Reviewer, session: Db, service: Service
+) -> RecommendationView:
+    """Decide on one configuration of exactly this bundle; authors need a second person."""
+    identified = identifier("recommendation", recommendation_id)
+    recommendations.review(
+        session,
+        identified,
+        caller.scope,
+        NewReview(
+            decision=Decision(body.decision),
+            config_hash=body.config_hash,
+            recommendation_hash=body.recommendation_hash,
+            comment=body.comment,
+        ),
+        reviewer=caller.principal,
+        now=service.clock(),
+        single_user=service.settings.single_user,
+    )
+    return _view(session, recommendations.one(session, identified, caller.scope))

@@ -1,0 +1,139 @@
+"""Workloads: upload, read, delete."""
+
+from typing import BinaryIO, cast
+
+from fastapi import APIRouter, Request, status
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+
+from advisor.traffic.trace import TrafficSummary
+from api import views
+from api.deps import Db, IdempotencyKey, Paging, Service, Submitter, Viewer, identifier
+from api.inputs import WorkloadIn
+from api.schemas import Page, WorkloadView
+from api.uploads import Upload, store, summary_under
+from db import workloads
+
+MULTIPART = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "name"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "name": {"type": "string"},
+                        "target_id": {"type": "string", "format": "uuid"},
+                    },
+                }
+            }
+        },
+    }
+}
+HEADROOM_BYTES = 1 << 16
+FIELD_BYTES = 4096
+NO_FILE = {"type": "missing", "loc": ("body", "file"), "msg": "send the traffic file in this field"}
+
+
+def router(upload_max_bytes: int) -> APIRouter:
+    """The routes; the upload's takes bodies up to `upload_max_bytes`."""
+    routes = APIRouter(prefix="/v1/workloads", tags=["workloads"])
+    routes.add_api_route(
+        "",
+        upload_workload,
+        methods=["POST"],
+        status_code=status.HTTP_201_CREATED,
+        openapi_extra=MULTIPART,
+        max_body_size=upload_max_bytes + HEADROOM_BYTES,
+    )
+    routes.add_api_route("", list_workloads, methods=["GET"])
+    routes.add_api_route("/{workload_id}", read_workload, methods=["GET"])
+    routes.add_api_route(
+        "/{workload_id}",
+        delete_workload,
+        methods=["DELETE"],
+        status_code=status.HTTP_204_NO_CONTENT,
+    )
+    routes.add_api_route("/{workload_id}/summary", read_summary, methods=["GET"])
+    return routes
+
+
+async def upload_workload(
+    request: Request,
+    caller: Submitter,
+    service: Service,
+    idempotency_key: IdempotencyKey = None,
+) -> WorkloadView:
+    """Read a traffic file (JSONL or CSV); with `target_id` its tokens are counted as well."""
+    # Read here, after the key was checked: a declared form would be spooled before that.
+    async with request.form(max_files=1, max_fields=8, max_part_size=FIELD_BYTES) as form:
+        fields = dict(form)
+        file = fields.pop("file", None)
+        settings = _checked(fields)
+        if not isinstance(file, UploadFile):
+            raise RequestValidationError([NO_FILE])
+        upload = Upload(
+            name=settings.name,
+            target_id=settings.target_id,
+            file=_of_the_system(file),
+            filename=file.filename or "upload",
+            bytes=file.size or 0,
+        )
+        return await run_in_threadpool(store, service, caller, upload, idempotency_key)
+
+
+def _checked(fields: dict[str, UploadFile | str]) -> WorkloadIn:
+    try:
+        return WorkloadIn.model_validate(fields)
+    except ValidationError as error:
+        found = [{**item, "loc": ("body", *item["loc"])} for item in error.errors()]
+        raise RequestValidationError(found) from None
+
+
+def _of_the_system(file: UploadFile) -> BinaryIO:
+    """The upload as a file with a descriptor, which a child process can read."""
+    rollover = getattr(file.file, "rollover", None)
+    if rollover is not None:
+        rollover()
+    file.file.seek(0)
+    return cast(BinaryIO, file.file)
+
+
+def list_workloads(caller: Viewer, session: Db, paging: Paging) -> Page[WorkloadView]:
+    """Workloads of the caller's projects, newest first."""
+    found = workloads.page(session, caller.scope, limit=paging.limit, cursor=paging.cursor)
+    return Page(items=tuple(views.workload(row) for row in found.items), next=found.next)
+
+
+def read_workload(workload_id: str, caller: Viewer, session: Db) -> WorkloadView:
+    """One workload."""
+    identified = identifier("workload", workload_id)
+    return views.workload(workloads.one(session, identified, caller.scope))
+
+
+def delete_workload(workload_id: str, caller: Submitter, session: Db, service: Service) -> None:
+    """Delete a workload and everything derived from it; one that a study used stays."""
+    workloads.delete(
+        session,
+        identifier("workload", workload_id),
+        caller.scope,
+        actor=caller.principal.actor,
+        now=service.clock(),
+    )
+
+
+def read_summary(
+    workload_id: str, caller: Viewer, service: Service, target_id: str | None = None
+) -> TrafficSummary:
+    """What the upload says; with a target, as its tokenizer counts (computed when first asked)."""
+    return summary_under(
+        service,
+        caller,
+        identifier("workload", workload_id),
+        None if target_id is None else identifier("target", target_id),
+    )

@@ -1,0 +1,259 @@
+"""Rows of the database as the values that the API sends."""
+
+from collections.abc import Iterable, Sequence
+
+from advisor.measurement.records import LoadPoint
+from advisor.recommender.evidence import TrialPlan
+from advisor.states import (
+    DeploymentState,
+    RecommendationState,
+    RunState,
+    StudyState,
+    TargetState,
+    TrialState,
+)
+from api.schemas import (
+    AuditView,
+    DeploymentView,
+    DeviceView,
+    EngineRunView,
+    EngineView,
+    EventView,
+    KeyView,
+    ProjectView,
+    RecommendationView,
+    ReviewView,
+    StudySummary,
+    StudyView,
+    TargetView,
+    TrialView,
+    UserView,
+    WorkloadView,
+)
+from db.tables import (
+    AuditRow,
+    DeploymentRow,
+    DeviceRow,
+    EngineRow,
+    EngineRunRow,
+    EventRow,
+    KeyRow,
+    LeaseRow,
+    ProjectRow,
+    RecommendationRow,
+    ReviewRow,
+    StudyRow,
+    TargetRow,
+    TrialRow,
+    UserRow,
+    WorkloadRow,
+)
+
+
+def user(row: UserRow) -> UserView:
+    return UserView(id=str(row.id), name=row.name, role=row.role, created_at=row.created_at)
+
+
+def project(row: ProjectRow) -> ProjectView:
+    return ProjectView(id=str(row.id), name=row.name, created_at=row.created_at)
+
+
+def key(row: KeyRow) -> KeyView:
+    return KeyView(
+        id=row.id,
+        user_id=str(row.user_id),
+        label=row.label,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+    )
+
+
+def audit(row: AuditRow) -> AuditView:
+    return AuditView(
+        id=row.id,
+        at=row.at,
+        actor=row.actor,
+        action=row.action,
+        noun=row.noun,
+        noun_id=row.noun_id,
+        detail=row.detail,
+    )
+
+
+def event(row: EventRow) -> EventView:
+    return EventView(id=row.id, at=row.at, kind=row.kind, body=row.body)
+
+
+def workload(row: WorkloadRow) -> WorkloadView:
+    return WorkloadView(
+        id=str(row.id),
+        name=row.name,
+        created_at=row.created_at,
+        digest=row.digest,
+        requests=row.requests,
+        bytes=row.bytes,
+        report=row.report,
+        summary=row.summary,
+    )
+
+
+def engine(row: EngineRow) -> EngineView:
+    flags = row.flags.get("flags", ())
+    return EngineView(
+        id=str(row.id),
+        name=row.name,
+        host=row.host,
+        version=row.version,
+        distribution=row.distribution,
+        build=row.build,
+        interpreter=row.interpreter,
+        flags=len(flags),
+        created_at=row.created_at,
+    )
+
+
+def device(row: DeviceRow, lease: LeaseRow | None) -> DeviceView:
+    return DeviceView(
+        id=str(row.id),
+        host=row.host,
+        name=row.name,
+        device_class=row.device_class,
+        facts=row.facts,
+        agent_seen_at=row.agent_seen_at,
+        busy_with=lease.purpose if lease is not None and lease.holder is not None else None,
+    )
+
+
+def target(row: TargetRow) -> TargetView:
+    return TargetView(
+        id=str(row.id),
+        name=row.name,
+        created_at=row.created_at,
+        model=row.model,
+        engine_id=str(row.engine_id),
+        device_class=row.device_class,
+        functional=row.functional,
+        state=TargetState(row.state),
+        error=row.error,
+        model_digest=row.model_digest,
+        shape=row.shape,
+        device=row.device,
+        tokenizer_digest=row.tokenizer_digest,
+        template_digest=row.template_digest,
+    )
+
+
+def run(row: EngineRunRow) -> EngineRunView:
+    return EngineRunView(
+        id=str(row.id),
+        attempt=row.attempt,
+        state=RunState(row.state),
+        failure_kind=row.failure_kind,
+        failure_detail=row.failure_detail,
+        facts=row.facts,
+        created_at=row.created_at,
+        ready_at=row.ready_at,
+        ended_at=row.ended_at,
+    )
+
+
+def trial(row: TrialRow, runs: Iterable[EngineRunRow], points: Sequence[LoadPoint]) -> TrialView:
+    return TrialView(
+        id=str(row.id),
+        seq=row.seq,
+        key=row.key,
+        plan=row.plan,
+        config_hash=row.config_hash,
+        state=TrialState(row.state),
+        failure_kind=row.failure_kind,
+        reason=row.reason,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        runs=tuple(run(item) for item in runs),
+        points=tuple(points),
+    )
+
+
+def study_summary(row: StudyRow) -> StudySummary:
+    return StudySummary(
+        id=str(row.id),
+        name=row.name,
+        workload_id=str(row.workload_id),
+        target_id=str(row.target_id),
+        device_class=row.device_class,
+        goal=row.goal,
+        budget_s=row.budget_s,
+        requests_per_point=row.requests_per_point,
+        seed=row.seed,
+        state=StudyState(row.state),
+        error=row.error,
+        progress=row.progress,
+        remaining_s=row.remaining_s,
+        cancel_requested=row.cancel_requested,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+def study(
+    row: StudyRow,
+    trials: Iterable[TrialView],
+    plan: Iterable[TrialPlan],
+    recommendation: RecommendationRow | None,
+) -> StudyView:
+    line = study_summary(row)
+    return StudyView(
+        **{name: getattr(line, name) for name in StudySummary.__dataclass_fields__},
+        baseline=row.baseline,
+        trials=tuple(trials),
+        plan=tuple(plan),
+        recommendation_id=str(recommendation.id) if recommendation is not None else None,
+    )
+
+
+def review(row: ReviewRow, reviewer: str) -> ReviewView:
+    return ReviewView(
+        id=str(row.id),
+        recommendation_hash=row.recommendation_hash,
+        config_hash=row.config_hash,
+        user=reviewer,
+        decision=row.decision,
+        comment=row.comment,
+        at=row.at,
+    )
+
+
+def recommendation(row: RecommendationRow, reviews: Iterable[ReviewView]) -> RecommendationView:
+    return RecommendationView(
+        id=str(row.id),
+        study_id=str(row.study_id),
+        hash=row.hash,
+        state=RecommendationState(row.state),
+        created_at=row.created_at,
+        body=row.body,
+        reviews=tuple(reviews),
+    )
+
+
+def deployment(row: DeploymentRow, proxy_url: str) -> DeploymentView:
+    return DeploymentView(
+        id=str(row.id),
+        name=row.name,
+        generation=row.generation,
+        recommendation_id=str(row.recommendation_id),
+        target_id=str(row.target_id),
+        device_class=row.device_class,
+        config=row.config,
+        config_hash=row.config_hash,
+        wanted=row.wanted,
+        state=DeploymentState(row.state),
+        reason=row.reason,
+        served_model_name=row.served_model_name,
+        restarts=row.restarts,
+        created_at=row.created_at,
+        ready_at=row.ready_at,
+        ended_at=row.ended_at,
+        url=f"{proxy_url}/serve/{row.name}/v1",
+    )

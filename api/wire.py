@@ -1,0 +1,121 @@
+"""The HTTP side of `api.client`: requests, problem documents, server-sent events."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from advisor.errors import RooftuneError, Unavailable
+from api.codec import read
+from api.schemas import Problem
+
+T = TypeVar("T")
+
+
+class ApiProblem(RooftuneError):
+    """The service answered with a problem document."""
+
+    def __init__(self, problem: Problem) -> None:
+        remedy = f"; {problem.remedy}" if problem.remedy else ""
+        fields = "".join(f"; {item.field}: {item.message}" for item in problem.errors)
+        super().__init__(f"{problem.detail}{fields}{remedy}")
+        self.problem = problem
+        self.status = problem.status
+        self.title = problem.title
+        self.detail = problem.detail
+        self.remedy = problem.remedy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One server-sent event."""
+
+    id: int | None
+    event: str
+    data: str
+
+
+class Wire:
+    """A connection that speaks JSON; a refusal raises `ApiProblem`, silence `Unavailable`."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
+        self.base_url = str(http.base_url).rstrip("/")
+
+    def get(self, path: str, cls: type[T], params: Mapping[str, str] | None = None) -> T:
+        """The answer of a GET as a `cls`."""
+        return read(self.send("GET", path, params=params).content, cls)
+
+    def post(
+        self,
+        path: str,
+        cls: type[T],
+        body: Mapping[str, object] | None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """The answer of a POST as a `cls`, sent under the caller's idempotency key or a new one."""
+        headers = {"idempotency-key": idempotency_key or str(uuid.uuid4())}
+        return read(self.send("POST", path, json=body, headers=headers).content, cls)
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request; `options` are httpx's."""
+        try:
+            response = self.http.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise self.unreachable() from error
+        if response.is_error:
+            raise problem_of(response)
+        return response
+
+    def frames(self, path: str, last_id: int) -> Iterator[Frame]:
+        """Server-sent events after `last_id`; a broken stream raises `httpx.TransportError`."""
+        headers = {"accept": "text/event-stream", "last-event-id": str(last_id)}
+        with self.http.stream("GET", path, headers=headers) as response:
+            if response.is_error:
+                response.read()
+                raise problem_of(response)
+            yield from parse_frames(response.iter_lines())
+
+    def unreachable(self) -> Unavailable:
+        """The error for a service that does not answer."""
+        what = f"no Rooftune service answers at {self.base_url}"
+        return Unavailable(what, "start it with `rooftune up`")
+
+
+def parse_frames(lines: Iterator[str]) -> Iterator[Frame]:
+    """Server-sent events from decoded lines; comments (keep-alives) are skipped."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields[name]}\n{value}" if name in fields else value
+            continue
+        if "data" in fields:
+            identifier = int(fields["id"]) if "id" in fields else None
+            yield Frame(id=identifier, event=fields.get("event", "message"), data=fields["data"])
+        fields = {}
+
+
+def problem_of(response: httpx.Response) -> ApiProblem:
+    """The refusal in an answer; a foreign server's words are not repeated."""
+    try:
+        problem = read(response.content, Problem)
+    except ValidationError:
+        problem = Problem(
+            type="about:blank",
+            title=response.reason_phrase or "error",
+            status=response.status_code,
+            detail=f"{response.request.url} answered {response.status_code} without a problem"
+            " document",
+            remedy="check the address",
+            errors=(),
+            found=(),
+            accepted=(),
+        )
+    return ApiProblem(problem)

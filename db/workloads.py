@@ -1,0 +1,167 @@
+"""Uploaded traffic samples and what was computed from them."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from advisor.errors import NotFound, StateConflict
+from advisor.traffic.trace import TraceReport, TrafficSummary
+from db import audit
+from db.audit import Actor
+from db.paging import Page, page_of
+from db.tables import StudyRow, TargetRow, TokenColumnsRow, WorkloadChunkRow, WorkloadRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorkload:
+    """A parsed upload; `digest` hashes the accepted requests, `bytes` is the size of the file."""
+
+    project_id: uuid.UUID
+    name: str
+    digest: str
+    requests: int
+    bytes: int
+    report: TraceReport
+    summary: TrafficSummary
+
+
+def create(
+    session: Session,
+    new: NewWorkload,
+    chunks: Iterable[bytes],
+    *,
+    created_by: uuid.UUID,
+    actor: Actor,
+    now: datetime,
+) -> WorkloadRow:
+    """Store an upload; `chunks` are its requests as compressed Parquet, in order."""
+    row = WorkloadRow(
+        id=uuid.uuid4(),
+        project_id=new.project_id,
+        name=new.name,
+        created_by=created_by,
+        created_at=now,
+        digest=new.digest,
+        requests=new.requests,
+        bytes=new.bytes,
+        report=new.report,
+        summary=new.summary,
+    )
+    session.add(row)
+    session.flush()
+    for seq, body in enumerate(chunks):
+        session.add(WorkloadChunkRow(workload_id=row.id, seq=seq, body=body))
+        session.flush()
+    audit.write(
+        session,
+        actor=actor,
+        action="create",
+        noun="workload",
+        noun_id=row.id,
+        now=now,
+        project_id=row.project_id,
+        detail={"name": new.name, "digest": new.digest, "requests": new.requests},
+    )
+    return row
+
+
+def one(
+    session: Session, workload_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
+) -> WorkloadRow:
+    """One workload of these projects; raises `NotFound`."""
+    row = session.get(WorkloadRow, workload_id)
+    if row is None or (project_ids is not None and row.project_id not in project_ids):
+        raise NotFound("workload", str(workload_id))
+    return row
+
+
+def page(
+    session: Session,
+    project_ids: frozenset[uuid.UUID] | None,
+    *,
+    limit: int,
+    cursor: str | None,
+) -> Page[WorkloadRow]:
+    """Workloads of these projects, newest first."""
+    query = select(WorkloadRow)
+    if project_ids is not None:
+        query = query.where(WorkloadRow.project_id.in_(project_ids))
+    keys = (WorkloadRow.created_at, WorkloadRow.id)
+    return page_of(session, query, keys, limit=limit, cursor=cursor)
+
+
+def chunks(session: Session, workload_id: uuid.UUID) -> Iterator[bytes]:
+    """The stored requests, one compressed Parquet body at a time."""
+    query = select(WorkloadChunkRow.body).where(WorkloadChunkRow.workload_id == workload_id)
+    yield from session.scalars(query.order_by(WorkloadChunkRow.seq).execution_options(yield_per=1))
+
+
+def delete(
+    session: Session,
+    workload_id: uuid.UUID,
+    project_ids: frozenset[uuid.UUID] | None,
+    *,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Remove a workload and all that was derived from it; one that a study used stays."""
+    row = one(session, workload_id, project_ids)
+    used = session.scalars(select(StudyRow.id).where(StudyRow.workload_id == row.id).limit(1))
+    if used.first() is not None:
+        raise StateConflict("workload", "used by a study", "deleted")
+    session.delete(row)
+    audit.write(
+        session,
+        actor=actor,
+        action="delete",
+        noun="workload",
+        noun_id=row.id,
+        now=now,
+        project_id=row.project_id,
+        detail={"name": row.name, "digest": row.digest},
+    )
+
+
+def put_token_columns(
+    session: Session,
+    *,
+    workload_id: uuid.UUID,
+    tokenizer_digest: str,
+    template_digest: str,
+    summary: TrafficSummary,
+    body: bytes,
+) -> None:
+    """Keep token columns under their key; columns that are there already stay."""
+    statement = insert(TokenColumnsRow).values(
+        workload_id=workload_id,
+        tokenizer_digest=tokenizer_digest,
+        template_digest=template_digest,
+        summary=summary,
+        body=body,
+    )
+    session.execute(statement.on_conflict_do_nothing())
+
+
+def token_columns(
+    session: Session, workload_id: uuid.UUID, tokenizer_digest: str, template_digest: str
+) -> TokenColumnsRow | None:
+    """Token columns of a workload under one tokenizer and template, if they were computed."""
+    return session.get(TokenColumnsRow, (workload_id, tokenizer_digest, template_digest))
+
+
+def summary(session: Session, workload: WorkloadRow, target: TargetRow | None) -> TrafficSummary:
+    """The summary under the target's tokenizer where there is one, else the upload's own."""
+    if target is None or target.tokenizer_digest is None or target.template_digest is None:
+        return workload.summary
+    key = (workload.id, target.tokenizer_digest, target.template_digest)
+    query = select(TokenColumnsRow.summary).where(
+        TokenColumnsRow.workload_id == key[0],
+        TokenColumnsRow.tokenizer_digest == key[1],
+        TokenColumnsRow.template_digest == key[2],
+    )
+    return session.scalars(query).one_or_none() or workload.summary

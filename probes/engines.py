@@ -1,0 +1,75 @@
+"""The installed engine of this agent: its scripts, and the row that names version and flags."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import Unavailable
+from db import guardian
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+POLL_S = 0.1
+TAIL_CHARACTERS = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The engine's Python; a `launcher` file stands in for vLLM's scripts and server."""
+
+    python: Path
+    launcher: Path | None = None
+
+    def script(self, name: str, *arguments: str) -> list[str]:
+        """Argv of one of the scripts (flags, microbench, demo_model)."""
+        if self.launcher is not None:
+            return [str(self.python), str(self.launcher), name, *arguments]
+        return [str(self.python), str(SCRIPTS / f"{name}.py"), *arguments]
+
+
+def run_script(
+    argv: list[str], *, timeout_s: float, stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """Run a script of the engine under a guardian and return the JSON object that it prints.
+
+    Raises `Unavailable` when it cannot run, fails, takes too long, prints something else, or when
+    `stopped` says that the agent is to end.
+    """
+    name = Path(argv[1]).stem
+    try:
+        process = subprocess.Popen(
+            guardian.command(argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    except OSError as error:
+        raise Unavailable(f"{name} did not start: {error}", "check ROOFTUNE_ENGINE_PYTHON") from None
+    deadline = time.monotonic() + timeout_s
+    with process:
+        while True:
+            try:
+                out, err = process.communicate(timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                if stopped() or time.monotonic() > deadline:
+                    process.terminate()
+                    process.communicate()
+                    raise Unavailable(
+                        f"{name} was ended before it finished", "start it again"
+                    ) from None
+    if process.returncode != 0:
+        remedy = f"it printed: {err.strip()[-TAIL_CHARACTERS:]}"
+        raise Unavailable(f"{name} ended with {process.returncode}", remedy)
+    return _last_object(name, out)
+
+
+def _last_object(name: str, out: str) -> dict[str, Any]:
+    lines = out.strip().splitlines()
+    try:
+        held = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        held = None
+    if not isinstance(held, dict):
+        raise Unavailable(f"{name} printed no JSON object", "run it by hand to see what it prints")
+    return held

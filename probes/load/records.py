@@ -1,0 +1,60 @@
+"""Per-request records as compressed Parquet and as lines of JSON."""
+
+import dataclasses
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from advisor.measurement.records import Outcome, RequestRecord
+
+_SCHEMA = pa.schema(
+    [
+        ("request_id", pa.string()),
+        ("label", pa.string()),
+        ("outcome", pa.string()),
+        ("intended_s", pa.float64()),
+        ("sent_s", pa.float64()),
+        ("end_s", pa.float64()),
+        ("first_token_s", pa.float64()),
+        ("last_token_s", pa.float64()),
+        ("prompt_tokens", pa.int64()),
+        ("output_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
+        ("finish_reason", pa.string()),
+        ("error", pa.string()),
+        ("frame_times_s", pa.list_(pa.float64())),
+        ("token_ids", pa.list_(pa.int32())),
+    ]
+)
+
+
+def records_to_parquet(records: list[RequestRecord]) -> bytes:
+    """One row per record, zstd-compressed."""
+    table = pa.Table.from_pylist([dataclasses.asdict(record) for record in records], _SCHEMA)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def records_from_parquet(body: bytes) -> list[RequestRecord]:
+    """The inverse of `records_to_parquet`."""
+    return [_record(row) for row in pq.read_table(pa.BufferReader(body)).to_pylist()]
+
+
+def record_to_line(record: RequestRecord) -> str:
+    """One line of JSON, as the client process prints it."""
+    return json.dumps(dataclasses.asdict(record))
+
+
+def record_from_line(line: str | bytes) -> RequestRecord:
+    """The inverse of `record_to_line`."""
+    return _record(json.loads(line))
+
+
+def _record(row: dict[str, object]) -> RequestRecord:
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    values["outcome"] = Outcome(str(values["outcome"]))
+    return RequestRecord(**values)  # type: ignore[arg-type]

@@ -1,0 +1,65 @@
+"""Settings of the agent process: read once from the environment, handed down from `__main__`."""
+
+import os
+import socket
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class AgentSettings(BaseSettings):
+    """One agent looks after one device. Every field is an environment variable `ROOFTUNE_<FIELD>`.
+
+    Times end in `_s` (seconds). `model_roots` is a colon-separated allow-list of folders.
+    `service_pid` is the supervisor: processes below it are ours and no neighbours of a load point;
+    `check_neighbours` off accepts load points whatever else the machine does.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ROOFTUNE_", frozen=True, extra="ignore")
+
+    database_url: str
+    data_dir: Path = Path(".rooftune")
+    engine_python: Path = Path(".venv-engine/bin/python")
+    engine_launcher: Path | None = None
+    host_name: str = Field(default_factory=socket.gethostname)
+    device_name: str = "cpu0"
+    device_kind: str = Field(default="cpu", pattern="^(cpu|cuda)$")
+    device_class: str | None = None
+    engine_threads: int | None = Field(default=None, ge=1)
+    model_roots: str = ""
+    demo_model_dir: Path | None = None
+    kv_cache_space_gib: int = Field(default=2, ge=1)
+    start_timeout_s: float = Field(default=600.0, gt=0)
+    stop_grace_s: float = Field(default=10.0, gt=0)
+    poll_s: float = Field(default=2.0, gt=0)
+    lease_ttl_s: float = Field(default=30.0, gt=0)
+    microbench_s: float = Field(default=6.0, gt=0)
+    facts_max_age_s: float = Field(default=86_400.0, gt=0)
+    output_token_cap: int = Field(default=160, ge=1)
+    default_output_tokens: int = Field(default=64, ge=1)
+    mean_prompt_limit: float | None = Field(default=None, gt=0)
+    check_neighbours: bool = True
+    service_pid: int | None = None
+    restart_backoff_s: float = Field(default=1.0, gt=0)
+    max_restarts: int = Field(default=5, ge=0)
+    log_limit_bytes: int = Field(default=4 << 20, ge=1024)
+
+    @property
+    def allowed_roots(self) -> tuple[Path, ...]:
+        """The folders of `model_roots` whose models may be served, with links resolved."""
+        return tuple(Path(root).resolve() for root in self.model_roots.split(":") if root)
+
+    @property
+    def demo_model(self) -> Path:
+        """Where the demo model is built."""
+        return (self.demo_model_dir or self.data_dir / "models" / "demo").absolute()
+
+
+def engine_environment() -> dict[str, str]:
+    """The agent's environment without what an engine must not see: the database's password."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith(("DATABASE_URL", "PASSWORD", "_KEY", "_SECRET"))
+    }

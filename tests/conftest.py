@@ -1,0 +1,26 @@
+"""Options and fixtures that every test folder may use; what one folder needs stands in its own."""
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` rewrites golden files and fails, so that a stale one cannot pass."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files, then fail")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of public reference data beside the checkout; without it a test skips."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no folder {SHARED.name}/ beside the checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def update_golden(pytestconfig: pytest.Config) -> bool:
+    """Whether golden files are to be rewritten (the test that rewrites one must then fail)."""
+    return bool(pytestconfig.getoption("--update-golden"))

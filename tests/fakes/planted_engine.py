@@ -1,0 +1,227 @@
+"""A stand-in for vLLM with planted effects, as a launcher: ``flags | microbench | serve <argv>``.
+
+It speaks vLLM's HTTP and metrics and writes vLLM's log lines, around a real step loop whose truth
+is the JSON file named by ROOFTUNE_PLANTED. Standard library only: any interpreter runs it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Run as a file by an interpreter that does not know the repository.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.fakes.planted_core import Output, PlantedCore  # noqa: E402
+from tests.fakes.planted_http import Refused, Reply, Server  # noqa: E402
+from tests.fakes.planted_text import (  # noqa: E402
+    FLAGS,
+    VERSION,
+    chunk,
+    metrics_text,
+    prompt_of,
+    startup_lines,
+    usage,
+)
+from tests.fakes.planted_truth import Settings, Truth, read_truth, settings  # noqa: E402
+
+TRUTH_VARIABLE = "ROOFTUNE_PLANTED"
+
+
+class PlantedEngine:
+    """The HTTP side of a `PlantedCore`."""
+
+    def __init__(self, core: PlantedCore, served: argparse.Namespace) -> None:
+        self._core = core
+        self._served = served
+        self._queues: dict[str, asyncio.Queue[Output]] = {}
+        self._wake = asyncio.Event()
+        self._count = 0
+
+    async def step_forever(self) -> None:
+        """The engine loop: a step takes its planted time, then its tokens go out."""
+        while True:
+            while self._core.idle:
+                self._wake.clear()
+                await self._wake.wait()
+            began_s = time.monotonic()
+            duration_s, outputs = self._core.step()
+            await asyncio.sleep(max(0.0, began_s + duration_s - time.monotonic()))
+            for output in outputs:
+                if output.key in self._queues:
+                    self._queues[output.key].put_nowait(output)
+            self._die_if_planted()
+
+    async def answer(self, method: str, path: str, body: bytes, reply: Reply) -> None:
+        """One HTTP request."""
+        match method, path.partition("?")[0]:
+            case "GET", "/health":
+                await reply.whole(200, b"", "text/plain")
+            case "GET", "/version":
+                await reply.json(200, {"version": VERSION})
+            case "GET", "/v1/models":
+                model = {"id": self._served.served_model_name, "object": "model"}
+                await reply.json(200, {"object": "list", "data": [model]})
+            case "GET", "/metrics":
+                text = metrics_text(self._core, self._served.served_model_name)
+                await reply.whole(200, text.encode(), "text/plain; version=0.0.4")
+            case "POST", "/reset_prefix_cache" if "VLLM_SERVER_DEV_MODE" in os.environ:  # noqa: TID251
+                await reply.json(200, {"success": self._core.pool.forget()})
+            case "POST", "/v1/chat/completions" | "/v1/completions":
+                await self._complete(path, json.loads(body), reply)
+            case _:
+                await reply.json(404, {"error": {"message": "no such route", "code": 404}})
+
+    async def _complete(self, path: str, body: Mapping[str, Any], reply: Reply) -> None:
+        if body.get("model") != self._served.served_model_name:
+            raise Refused(404, "NotFoundError", "the model does not exist")
+        prompt, text = prompt_of(body, self._core.truth.vocab_size)
+        room = self._core.settings.max_model_len - len(prompt)
+        limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or room)
+        if limit > room or not prompt:
+            raise Refused(400, "BadRequestError", "the request does not fit the model's length")
+        self._count += 1
+        key = f"cmpl-{self._count}"
+        queue = self._queues[key] = asyncio.Queue()
+        self._core.submit(
+            key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos"))
+        )
+        self._wake.set()
+        try:
+            await self._stream(key, queue, (path.endswith("/chat/completions"), prompt, body), reply)
+        finally:
+            self._core.cancel(key)
+            del self._queues[key]
+
+    async def _stream(
+        self,
+        key: str,
+        queue: "asyncio.Queue[Output]",
+        asked: tuple[bool, tuple[int, ...], Mapping[str, Any]],
+        reply: Reply,
+    ) -> None:
+        chat, prompt, body = asked
+        ids = bool(body.get("return_token_ids"))
+        streaming = bool(body.get("stream"))
+        name = self._served.served_model_name
+        produced: list[int] = []
+        cached = 0
+        finish = None
+        while finish is None:
+            output = await queue.get()
+            finish = output.finish
+            if streaming and not produced:
+                await reply.begin_events()
+                if chat:
+                    await reply.event(chunk(key, name, {"role": "assistant", "content": ""}))
+            cached = output.cached_tokens
+            produced += output.token_ids
+            if streaming:
+                await reply.event(
+                    chunk(key, name, output.token_ids, chat=chat, ids=ids, finish=finish)
+                )
+        details = self._served.enable_prompt_tokens_details
+        counts = usage(len(prompt), len(produced), cached if details else None)
+        if not streaming:
+            final = chunk(key, name, tuple(produced), chat=chat, ids=ids, finish=finish, whole=True)
+            await reply.json(200, {**final, "usage": counts})
+            return
+        if (body.get("stream_options") or {}).get("include_usage"):
+            await reply.event({**chunk(key, name, {}), "choices": [], "usage": counts})
+        await reply.end_events()
+
+    def _die_if_planted(self) -> None:
+        limit = self._core.truth.die_after_requests
+        if limit is not None and self._core.counters.finished >= limit:
+            print("(EngineCore pid=1) ERROR EngineCore encountered a fatal error.", flush=True)
+            os._exit(1)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="planted_engine")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--served-model-name", required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    for name in ("max-model-len", "max-num-seqs", "max-num-batched-tokens", "block-size"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--dtype")
+    parser.add_argument("--speculative-config", type=json.loads)
+    parser.add_argument("--chat-template")
+    parser.add_argument("--tool-call-parser")
+    parser.add_argument("--reasoning-parser")
+    for name in ("enforce-eager", "enable-auto-tool-choice", "enable-prompt-tokens-details"):
+        parser.add_argument(f"--{name}", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def _fail_if_planted(truth: Truth, served: argparse.Namespace) -> None:
+    chosen = {name: str(value) for name, value in vars(served).items() if value is not None}
+    for failure in truth.failures:
+        if all(
+            name in chosen and value in {"*", chosen[name]} for name, value in failure.when.items()
+        ):
+            print("\n".join(failure.log), flush=True)
+            sys.exit(failure.exit_code)
+
+
+async def _serve(truth: Truth, served: argparse.Namespace, chosen: Settings) -> None:
+    engine = PlantedEngine(PlantedCore(truth, chosen), served)
+    server = await asyncio.start_server(Server(engine.answer).handle, served.host, served.port)
+    loop = asyncio.get_running_loop()
+    steps = loop.create_task(engine.step_forever())
+    loop.add_signal_handler(signal.SIGTERM, steps.cancel)
+    print("INFO:     Application startup complete.", flush=True)
+    try:
+        await steps
+    except asyncio.CancelledError:
+        server.close()
+
+
+def _run(arguments: list[str]) -> int:
+    served = _parsed(arguments)
+    path = os.environ.get(TRUTH_VARIABLE)  # noqa: TID251 - this file is its own process
+    truth = read_truth(json.loads(Path(path).read_text())) if path else Truth()
+    chosen = settings(truth, vars(served))
+    lines = startup_lines(truth, chosen, served.model)
+    print("\n".join(lines[:2]), flush=True)
+    if truth.core_process:
+        # As vLLM's core: a process of its own that SIGKILL of the front end leaves alive.
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    time.sleep(truth.start_s)
+    _fail_if_planted(truth, served)
+    print("\n".join(lines[2:]), flush=True)
+    asyncio.run(_serve(truth, served, chosen))
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Dispatch the launcher's protocol."""
+    command, *rest = arguments
+    if command == "flags":
+        print(json.dumps(FLAGS))
+        return 0
+    if command == "microbench":
+        print(json.dumps(_microbench(rest)))
+        return 0
+    return _run(rest)
+
+
+def _microbench(arguments: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parsed = parser.parse_args(arguments)
+    return {"threads": parsed.threads, "seconds": parsed.seconds}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
