@@ -18,6 +18,7 @@ COPY api api
 COPY dashboard dashboard
 COPY db db
 COPY probes probes
+COPY samples samples
 RUN --mount=type=secret,id=pip-conf,target=/etc/pip.conf make setup ENGINE=${ENGINE}
 
 # An unprivileged user; the data folder is a volume of its.

@@ -79,9 +79,11 @@ fmt: service ## format the code and repair what ruff can repair
 golden: setup ## rewrite the golden files; the run fails on purpose, look at the diff
 	@$(BIN)/python -m pytest tests/golden --update-golden
 
-migration: service ## a new database revision: make migration m="what changes"
-	@test -n "$(m)" || { echo 'say what changes: make migration m="add a column"'; exit 2; }
-	@$(BIN)/alembic revision --autogenerate -m "$(m)"
+migration: service ## a new database revision: make migration m="what changes" DATABASE_URL=...
+	@test -n "$(m)" -a -n "$(DATABASE_URL)" || { \
+		echo 'say what changes and where to compare: make migration m="add a column" DATABASE_URL=postgresql://...'; exit 2; }
+	@$(BIN)/alembic -x url="$(DATABASE_URL)" upgrade head
+	@$(BIN)/alembic -x url="$(DATABASE_URL)" revision --autogenerate -m "$(m)"
 
 bench: setup ## performance figures into build/bench.json
 	@$(BIN)/python -m tests.bench

@@ -5,7 +5,7 @@ Nothing of the server is imported here, so command line, dashboard and scripts k
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ import httpx
 
 from advisor.canonical import as_json
 from advisor.goal import Goal
-from advisor.serving import FunctionalSettings
+from advisor.serving import FunctionalSettings, Levers
 from advisor.traffic.trace import TrafficSummary
 from api.codec import read
 from api.schemas import (
@@ -251,24 +251,32 @@ class Client:
 
     # ---- studies and what comes of them
 
-    def create_study(
+    def create_study(  # noqa: PLR0913  (one argument per field of the form)
         self,
         *,
         name: str,
         workload_id: str,
         target_id: str,
         goal: Goal | None = None,
+        baseline: Levers | None = None,
+        techniques: Sequence[str] | None = None,
         budget_s: float = 1800.0,
         requests_per_point: int = 48,
         seed: int = 0,
         idempotency_key: str | None = None,
     ) -> StudyView:
-        """Queue a study for an agent of the target's device class."""
+        """Queue a study for an agent of the target's device class.
+
+        `baseline` are the levers to start from (None: vLLM's defaults), `techniques` the keys to
+        test (None: all).
+        """
         body = {
             "name": name,
             "workload_id": workload_id,
             "target_id": target_id,
             "goal": as_json(goal or Goal()),
+            "baseline": as_json(baseline or Levers()),
+            "techniques": None if techniques is None else list(techniques),
             "budget_s": budget_s,
             "requests_per_point": requests_per_point,
             "seed": seed,

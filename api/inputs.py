@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.goal import Goal, Objective
-from advisor.serving import FunctionalSettings
+from advisor.serving import FunctionalSettings, Levers, NgramSpeculation
 
 # A name ends up in addresses (`/serve/{name}/v1`), file names and tables.
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -72,6 +72,46 @@ class GoalIn(In):
         )
 
 
+class NgramIn(In):
+    """N-gram speculation; fields named as vLLM names them."""
+
+    method: Literal["ngram"] = "ngram"
+    num_speculative_tokens: int = Field(ge=1, le=64)
+    prompt_lookup_max: int = Field(default=4, ge=1, le=64)
+    prompt_lookup_min: int = Field(default=2, ge=1, le=64)
+
+    def to_domain(self) -> NgramSpeculation:
+        """The lever's value."""
+        return NgramSpeculation(
+            num_speculative_tokens=self.num_speculative_tokens,
+            prompt_lookup_max=self.prompt_lookup_max,
+            prompt_lookup_min=self.prompt_lookup_min,
+        )
+
+
+class LeversIn(In):
+    """Levers of the user's own baseline; what is absent stays at vLLM's default."""
+
+    max_num_seqs: int | None = Field(default=None, ge=1, le=65_536)
+    max_num_batched_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    enable_prefix_caching: bool | None = None
+    block_size: int | None = Field(default=None, ge=1, le=8192)
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    speculative_config: NgramIn | None = None
+
+    def to_domain(self) -> Levers:
+        """The levers that the baseline sets."""
+        speculation = self.speculative_config
+        return Levers(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            enable_prefix_caching=self.enable_prefix_caching,
+            block_size=self.block_size,
+            dtype=self.dtype,
+            speculative_config=None if speculation is None else speculation.to_domain(),
+        )
+
+
 class StudyIn(In):
     """A workload on a target, what to optimise and how much engine time it may take."""
 
@@ -79,6 +119,10 @@ class StudyIn(In):
     workload_id: Identifier
     target_id: Identifier
     goal: GoalIn = GoalIn()
+    baseline: LeversIn = LeversIn()
+    techniques: tuple[Annotated[str, Field(max_length=80)], ...] | None = Field(
+        default=None, strict=False, min_length=1, max_length=64
+    )
     budget_s: float = Field(default=1800.0, gt=0, le=7 * 86400, allow_inf_nan=False)
     requests_per_point: int = Field(default=48, ge=1, le=100_000)
     seed: int = Field(default=0, ge=0, lt=1 << 31)

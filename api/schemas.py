@@ -259,9 +259,13 @@ class StudySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView(StudySummary):
-    """A study with its trials so far and what the planner would still do (`plan`)."""
+    """A study with its trials so far and what the planner would still do (`plan`).
+
+    `techniques` are the keys that the user asked about; None means every technique.
+    """
 
     baseline: ServingConfig
+    techniques: tuple[str, ...] | None
     trials: tuple[TrialView, ...]
     plan: tuple[TrialPlan, ...]
     recommendation_id: str | None

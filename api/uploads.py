@@ -29,6 +29,7 @@ from db.tables import TargetRow
 from db.tokenizer import unpack_tokenizer
 
 CREATED = 201
+BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,9 @@ def summary_under(
 
 
 def _ask(caller: Caller, upload: Upload, key: str | None) -> Ask:
-    sha = hashlib.file_digest(upload.file, "sha256")
+    sha = hashlib.sha256()
+    while block := upload.file.read(BLOCK_BYTES):
+        sha.update(block)
     upload.file.seek(0)
     asked = {
         "scope": sorted(str(item) for item in caller.scope),

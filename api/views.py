@@ -207,6 +207,7 @@ def study(
     return StudyView(
         **{name: getattr(line, name) for name in StudySummary.__dataclass_fields__},
         baseline=row.baseline,
+        techniques=None if row.techniques is None else tuple(row.techniques),
         trials=tuple(trials),
         plan=tuple(plan),
         recommendation_id=str(recommendation.id) if recommendation is not None else None,

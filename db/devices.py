@@ -65,6 +65,12 @@ def one(session: Session, device_id: uuid.UUID) -> DeviceRow:
     return row
 
 
+def named(session: Session, *, host: str, name: str) -> DeviceRow | None:
+    """The device of this name on this host, if an agent registered it before."""
+    query = select(DeviceRow).where(DeviceRow.host == host, DeviceRow.name == name)
+    return session.scalars(query).one_or_none()
+
+
 def page(session: Session, *, limit: int, cursor: str | None) -> Page[DeviceRow]:
     """All devices, newest first."""
     keys = (DeviceRow.created_at, DeviceRow.id)

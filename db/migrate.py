@@ -6,8 +6,10 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import SchemaItem
 
 from advisor.errors import Unavailable
 from db.address import parsed
@@ -15,6 +17,7 @@ from db.session import translated
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 OLDEST_SERVER = 150000  # PostgreSQL 15, as `server_version_num` writes it
+PROCRASTINATE = "procrastinate_"
 UPGRADE_LOCK = 0x726F6F66  # one upgrade at a time per database
 
 
@@ -34,12 +37,27 @@ def current(url: str) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+def head() -> str | None:
+    """The newest revision that this program knows."""
+    made = Config()
+    made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return ScriptDirectory.from_config(made).get_current_head()
+
+
 def config(connection: Connection) -> Config:
     """Alembic's configuration for this package, on one connection."""
     made = Config()
     made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     made.attributes["connection"] = connection
     return made
+
+
+def compared(
+    item: SchemaItem, name: str | None, kind: str, reflected: bool, compare_to: SchemaItem | None  # noqa: FBT001
+) -> bool:
+    """Whether a schema object is ours; procrastinate's come from its own schema file."""
+    del item, kind, reflected, compare_to
+    return not (name or "").removeprefix("idx_").startswith(PROCRASTINATE)
 
 
 def check_server(connection: Connection) -> None:

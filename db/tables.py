@@ -20,6 +20,7 @@ from db.base import Base
 from db.stored import Stored
 
 Id = uuid.UUID
+ALL = Base.metadata
 
 
 class UserRow(Base):

@@ -122,12 +122,12 @@ class WakeupListener:
         again = RetryStrategy(max_attempts=5, wait=1, exponential_wait=2)
 
         @app.task(name=TASK, retry=again, pass_context=True)
-        async def woken(context: JobContext) -> None:  # noqa: RUF029
+        async def woken(context: JobContext) -> None:
             on_wake(context.job.queue)
 
         @app.periodic(cron=EVERY_MINUTE, periodic_id=self._name[:MAX_QUEUE_NAME])
         @app.task(name=TICK_TASK, queue=self._tick_queue)
-        async def ticked(timestamp: int) -> None:  # noqa: RUF029
+        async def ticked(timestamp: int) -> None:
             del timestamp
             on_wake(TICK)
 

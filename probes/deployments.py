@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -60,12 +60,16 @@ class Deployments:
         self._serving: Serving | None = None
         self._not_before_s = 0.0
 
-    def reconcile(self) -> bool:
-        """One look at the rows and the engine; whether a deployment needs the device."""
+    def reconcile(self, take: Callable[[str, UUID], None]) -> bool:
+        """One look at the rows and the engine; whether a deployment needs the device.
+
+        `take` is told which deployment is in hand, to be marked failed if that breaks.
+        """
         self._drop_lost()
         rows = self._rows()
         for row in rows:
             if row.wanted != RUNNING:
+                take("deployment", row.id)
                 self._retire(row)
         wanted = [row for row in rows if row.wanted == RUNNING]
         if self._serving is not None and self._serving.deployment_id not in {r.id for r in wanted}:
@@ -74,6 +78,7 @@ class Deployments:
             self._free()
             return False
         chosen = self._chosen(wanted)
+        take("deployment", chosen.id)
         self._tell_others(wanted, chosen)
         if self._serving is None:
             self._start(chosen)
@@ -221,7 +226,11 @@ class Deployments:
             kind, detail = FailureKind(error.kind), error.detail
         cancelled = kind is FailureKind.CANCELLED
         self._end_run(
-            run_id, log, RunState.STOPPED if cancelled else RunState.FAILED, kind=kind, detail=detail
+            run_id,
+            log,
+            RunState.STOPPED if cancelled else RunState.FAILED,
+            kind=kind,
+            detail=detail,
         )
         if cancelled:
             return  # not wanted any more, or the agent ends: the next look at the rows decides
@@ -281,9 +290,7 @@ class Deployments:
 
     def _fail(self, deployment_id: UUID, reason: str) -> None:
         with transaction(self.place.sessions) as session:
-            self._move(
-                session, self._row(session, deployment_id), DeploymentState.FAILED, reason
-            )
+            self._move(session, self._row(session, deployment_id), DeploymentState.FAILED, reason)
 
     # -------------------------------------------------------------------------------- stop
 

@@ -30,9 +30,7 @@ class Interpreter:
         return [str(self.python), str(SCRIPTS / f"{name}.py"), *arguments]
 
 
-def run_script(
-    argv: list[str], *, timeout_s: float, stopped: Callable[[], bool]
-) -> dict[str, Any]:
+def run_script(argv: list[str], *, timeout_s: float, stopped: Callable[[], bool]) -> dict[str, Any]:
     """Run a script of the engine under a guardian and return the JSON object that it prints.
 
     Raises `Unavailable` when it cannot run, fails, takes too long, prints something else, or when
@@ -44,24 +42,30 @@ def run_script(
             guardian.command(argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     except OSError as error:
-        raise Unavailable(f"{name} did not start: {error}", "check ROOFTUNE_ENGINE_PYTHON") from None
-    deadline = time.monotonic() + timeout_s
+        raise Unavailable(
+            f"{name} did not start: {error}", "check ROOFTUNE_ENGINE_PYTHON"
+        ) from None
     with process:
-        while True:
-            try:
-                out, err = process.communicate(timeout=POLL_S)
-                break
-            except subprocess.TimeoutExpired:
-                if stopped() or time.monotonic() > deadline:
-                    process.terminate()
-                    process.communicate()
-                    raise Unavailable(
-                        f"{name} was ended before it finished", "start it again"
-                    ) from None
+        out, err = _communicated(process, name, time.monotonic() + timeout_s, stopped)
     if process.returncode != 0:
         remedy = f"it printed: {err.strip()[-TAIL_CHARACTERS:]}"
         raise Unavailable(f"{name} ended with {process.returncode}", remedy)
     return _last_object(name, out)
+
+
+def _communicated(
+    process: subprocess.Popen[str], name: str, deadline_s: float, stopped: Callable[[], bool]
+) -> tuple[str, str]:
+    while True:
+        try:
+            return process.communicate(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if stopped() or time.monotonic() > deadline_s:
+                process.terminate()
+                process.communicate()
+                raise Unavailable(
+                    f"{name} was ended before it finished", "start it again"
+                ) from None
 
 
 def _last_object(name: str, out: str) -> dict[str, Any]:

@@ -3,9 +3,7 @@
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
-
-from typing_extensions import Self
+from typing import Protocol, Self
 
 from advisor.errors import Unavailable
 

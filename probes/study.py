@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from advisor.errors import InvalidInput
@@ -31,6 +31,7 @@ from probes.trial_run import TrialRun
 from probes.workplace import Workplace
 
 BLOCK_SIZES = {"cpu": 128, "cuda": 16}  # vLLM's default number of tokens in a KV block
+UNLIMITED_TOKENS = 1 << 30  # a model that names no limit: the engine has the last word
 LOG = logging.getLogger(__name__)
 
 
@@ -57,7 +58,7 @@ class Advance:
         if study.state in STUDY_OVER:
             return
         if study.cancel_requested:
-            self.cancel()
+            self.move(StudyState.CANCELLED)  # its waiting trials are skipped with it
             return
         match StudyState(study.state):
             case StudyState.QUEUED:
@@ -98,21 +99,6 @@ class Advance:
                 now=self.place.now(),
                 detail=detail or None,
             )
-
-    def cancel(self) -> None:
-        """End the study; trials that did not begin are skipped."""
-        with transaction(self.place.sessions) as session:
-            for trial in trials.of_study(session, self.study_id):
-                if trial.state not in TRIAL_OVER:
-                    trials.transition(
-                        session,
-                        trial,
-                        TrialState.SKIPPED,
-                        actor=self.place.actor,
-                        now=self.place.now(),
-                        reason="the study was cancelled",
-                    )
-        self.move(StudyState.CANCELLED)
 
     # ---------------------------------------------------------------------------- planning
 
@@ -170,29 +156,37 @@ class Advance:
         if target.shape is None:
             raise InvalidInput("target", "was not inspected")
         settings = self.place.settings
-        longest = target.functional.max_model_len or target.shape.max_position_embeddings
+        rule = ReplayRule(
+            cap_tokens=settings.output_token_cap,
+            default_tokens=min(settings.default_output_tokens, settings.output_token_cap),
+            fixed=True,
+            vocab_size=target.shape.vocab_size,
+            seed=study.seed,
+            tool_parser=target.functional.tool_call_parser is not None,
+        )
+        lengths = [_length(tokens) for tokens in traffic.tokens.outputs]
+        # What fits is decided with the limits that are sent, not with those of the upload.
+        sent = [
+            replace(request, max_tokens=rule.limit(request, length))
+            for request, length in zip(traffic.requests, lengths, strict=True)
+        ]
         indexes = probe_subset(
-            traffic.requests,
+            sent,
             traffic.tokens,
             size=study.requests_per_point,
             seed=study.seed,
-            max_prompt_tokens=longest - settings.output_token_cap,
+            max_prompt_tokens=(
+                target.functional.max_model_len
+                or target.shape.max_position_embeddings
+                or UNLIMITED_TOKENS
+            ),
             mean_prompt_limit=settings.mean_prompt_limit,
         )
-        if not indexes:
-            raise InvalidInput("workload", f"no request fits into {longest} tokens")
         return Sample(
             workload_digest=traffic.digest,
             requests=tuple(traffic.requests[i] for i in indexes),
-            output_tokens=tuple(_length(traffic.tokens.outputs[i]) for i in indexes),
-            rule=ReplayRule(
-                cap_tokens=settings.output_token_cap,
-                default_tokens=min(settings.default_output_tokens, settings.output_token_cap),
-                fixed=True,
-                vocab_size=target.shape.vocab_size,
-                seed=study.seed,
-                tool_parser=target.functional.tool_call_parser is not None,
-            ),
+            output_tokens=tuple(lengths[i] for i in indexes),
+            rule=rule,
         )
 
     # ----------------------------------------------------------------------------- probing
@@ -285,9 +279,7 @@ def remaining_time_s(evidence: StudyEvidence, key: str | None, share: float) -> 
     """Expected seconds of the trials that are not over; of trial `key` the open `share`."""
     over = {trial.plan.key for trial in evidence.trials if trial.state in TRIAL_OVER}
     open_plans = [plan for plan in plan_preview(evidence) if plan.key not in over]
-    return sum(
-        plan.expected_s * (1.0 - share if plan.key == key else 1.0) for plan in open_plans
-    )
+    return sum(plan.expected_s * (1.0 - share if plan.key == key else 1.0) for plan in open_plans)
 
 
 def nothing_measured(evidence: StudyEvidence) -> str:

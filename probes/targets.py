@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import InvalidInput, NotAllowed, RooftuneError
-from advisor.hardware import DeviceFacts
+from advisor.errors import InvalidInput, NotAllowed
 from advisor.llm import ModelShape, read_config
 from advisor.traffic.tokens import ChatTokenizer
 from db.tokenizer import pack_tokenizer

@@ -20,7 +20,7 @@ from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import GaugeSampler, UnusableCounters, difference
 from probes.vllm.server import Spawned, StartPlan, StartProgress, start_engine
 
-WARM_TOKENS = 4
+WARM_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,21 @@ class Sample:
             self, requests=self.requests[:count], output_tokens=self.output_tokens[:count]
         )
 
-    def shortest(self, count: int, tokens: int) -> "Sample":
-        """The `count` requests with the least text, each to generate up to `tokens` tokens."""
+    def warming(self, count: int) -> "Sample":
+        """The `count` requests with the least text, each to generate one token more or so.
+
+        Sent at once they pass through every batch size from `count` to 1.
+        """
         order = sorted(range(len(self.requests)), key=lambda i: _text_length(self.requests[i]))
         chosen = order[:count]
+        limits = [2 + place * WARM_TOKENS // count for place in range(len(chosen))]
         return replace(
             self,
-            requests=tuple(self.requests[i] for i in chosen),
-            output_tokens=tuple(self.output_tokens[i] for i in chosen),
-            rule=replace(self.rule, cap_tokens=tokens, default_tokens=tokens),
+            requests=tuple(
+                replace(self.requests[i], output_tokens=limit)
+                for i, limit in zip(chosen, limits, strict=True)
+            ),
+            output_tokens=tuple(limits),
         )
 
     @property
@@ -137,10 +143,11 @@ def run_trial(work: TrialWork, listener: TrialListener, cancelled: Event) -> str
 
 
 def warm_up(engine: RunningEngine, work: TrialWork, cancelled: Event) -> None:
-    """Run every batch shape of the plan once on short requests; nothing of it is recorded."""
-    for concurrency in sorted({point.concurrency for point in work.plan.points} | {1}):
-        sample = work.sample.shortest(concurrency, WARM_TOKENS)
-        _load(engine, sample, concurrency, cancelled=cancelled, on_progress=None)
+    """Run the batch sizes of the plan once on short requests; nothing of it is recorded."""
+    largest = max(point.concurrency for point in work.plan.points)
+    slots = work.plan.config.levers.max_num_seqs or largest
+    sample = work.sample.warming(min(largest, slots))
+    _load(engine, sample, len(sample.requests), cancelled=cancelled, on_progress=None)
 
 
 def measure(

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlalchemy.orm import Session
 
@@ -37,7 +37,7 @@ REPORT_EVERY_S = 2.0
 class TrialRun:
     """One start of the engine for one trial, recorded under the fencing token of the lease."""
 
-    def __init__(  # noqa: PLR0913 - keyword-only: each is one part of the trial
+    def __init__(
         self,
         *,
         place: Workplace,
@@ -166,7 +166,7 @@ class TrialRun:
         self.reported_s = now_s
         return True
 
-    def _tell(self, kind: str, body: dict[str, object]) -> None:
+    def _tell(self, kind: str, body: Mapping[str, object]) -> None:
         self.place.event("study", self.study.id, kind, {"trial": self.trial.key, **body})
 
     def _failed(self, error: EngineFailed) -> None:
@@ -199,7 +199,6 @@ class TrialRun:
         kind = None if error is None else error.kind
         detail = reason if error is None else error.detail
         with transaction(place.sessions) as session:
-            devices.check_lease(session, place.device.id, self.hold.token)
             now = place.now()
             runs.ended(
                 session,
@@ -219,6 +218,7 @@ class TrialRun:
                 failure_kind=kind if trial_state is TrialState.FAILED else None,
                 reason=detail,
             )
+            devices.check_lease(session, place.device.id, self.hold.token)
 
     def _trial_row(self, session: Session) -> TrialRow:
         return session.get_one(TrialRow, self.trial.id)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psutil
 
-from advisor.errors import Unavailable
+from advisor.errors import InvalidInput, Unavailable
 from advisor.serving import ServingConfig
 from db import devices, events
 from db.audit import Actor
@@ -20,6 +20,7 @@ from db.session import Sessions, transaction
 from db.tables import DeviceRow, EngineRow
 from probes.lease import DeviceHold
 from probes.settings import AgentSettings
+from probes.sweep import sweep
 from probes.vllm.command import EngineSpec
 from probes.vllm.flags import read_schema
 from probes.vllm.server import StartPlan
@@ -42,9 +43,10 @@ def holder_is_dead(holder: str, host: str) -> bool:
     if name != host or not pid.isdigit():
         return False
     try:
-        return abs(psutil.Process(int(pid)).create_time() - float(rest)) > 1.0
+        began = float(psutil.Process(int(pid)).create_time())
     except psutil.NoSuchProcess:
         return True
+    return abs(began - float(rest)) > 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,11 @@ class Workplace:
     now: Callable[[], datetime]
     base_env: Mapping[str, str]
 
+    @property
+    def log_folder(self) -> Path:
+        """Where running engines write; a finished run's log is in the database."""
+        return self.settings.data_dir.absolute() / "engine-logs"
+
     def event(self, noun: str, noun_id: UUID, kind: str, body: Mapping[str, Any]) -> None:
         """One event in a transaction of its own."""
         with transaction(self.sessions) as session:
@@ -68,7 +75,10 @@ class Workplace:
             )
 
     def hold(self, purpose: str, watch: Callable[[], str | None]) -> DeviceHold | None:
-        """The device's lease, to be entered; None while another living process has it."""
+        """The device's lease, to be entered; None while another living process has it.
+
+        Whatever an earlier holder left running is ended first.
+        """
         with transaction(self.sessions) as session:
             holder = devices.lease(session, self.device.id).holder
             dead = holder is not None and holder_is_dead(holder, self.settings.host_name)
@@ -83,6 +93,7 @@ class Workplace:
             )
         if token is None:
             return None
+        sweep(self.sessions, self.device.id, actor=self.actor, now=self.now, logs=self.log_folder)
         return DeviceHold(
             token=token,
             renewals=DeviceRenewals(place=self, token=token),
@@ -94,9 +105,8 @@ class Workplace:
     def engine_spec(self, engine: EngineRow) -> EngineSpec:
         """How to start a registered engine; one of another host cannot be started here."""
         if engine.host != self.settings.host_name:
-            raise Unavailable(
-                f"engine {engine.name!r} is installed on host {engine.host!r}",
-                f"run an agent there, or choose an engine of {self.settings.host_name!r}",
+            raise InvalidInput(
+                "engine", f"{engine.name!r} is installed on {engine.host!r}, not on this host"
             )
         return EngineSpec(
             interpreter=engine.interpreter,
@@ -114,8 +124,7 @@ class Workplace:
     ) -> StartPlan:
         """A start of `config`; without a served name it is a probe, named by its token."""
         token = f"rt-{secrets.token_hex(12)}"
-        logs = self.settings.data_dir.absolute() / "engine-logs"
-        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return StartPlan(
             engine=self.engine_spec(engine),
             config=config,
@@ -123,7 +132,7 @@ class Workplace:
             model_bytes=weight_file_bytes(Path(model_path)),
             served_model_name=served_model_name or token,
             token=token,
-            log_path=logs / f"{token}.log",
+            log_path=self.log_folder / f"{token}.log",
             base_env=self.base_env,
             dev_mode=served_model_name is None,
             start_timeout_s=self.settings.start_timeout_s,
@@ -133,9 +142,7 @@ class Workplace:
 
 def weight_file_bytes(folder: Path) -> int:
     """Size of the weight files of a model, in bytes."""
-    return sum(
-        file.stat().st_size for file in folder.rglob("*") if file.suffix == WEIGHTS_SUFFIX
-    )
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.suffix == WEIGHTS_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

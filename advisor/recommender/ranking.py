@@ -5,13 +5,12 @@ are ordered by how little they override.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.canonical import as_json, canonical_bytes
 from advisor.estimate import Estimate, Source
 from advisor.recommender.arms import (
-    Arms,
     objective_arms,
     throughput_arms,
     tpot_arms,
@@ -26,6 +25,8 @@ from advisor.techniques import Technique
 from advisor.units import seconds_text
 
 BASELINE_TITLE = "Baseline"
+# Half of the interval of a log ratio of means of so many points each.
+HalfWidth = Callable[[int, int], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Candidate:
 
     `score` orders candidates, more is better: the measured figure of the objective, for an
     unmeasured configuration its pessimistic end. `points` counts measured points, 0: predicted.
+    `excess` is how far the worst limit of the goal is missed, as a share of it; 0: all kept.
     """
 
     config: ServingConfig
@@ -44,7 +46,12 @@ class Candidate:
     gain: Estimate
     ttft_p95_s: Estimate | None
     tpot_p95_s: Estimate | None
-    broken: str | None
+    excess: float
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every limit of the goal is kept."""
+        return self.excess <= 0
 
     @property
     def overrides(self) -> int:
@@ -67,14 +74,13 @@ def ranked(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[
             gain=candidate.gain,
             ttft_p95_s=candidate.ttft_p95_s,
             tpot_p95_s=candidate.tpot_p95_s,
-            feasible=candidate.broken is None,
+            feasible=candidate.feasible,
             tied_with_better=any(
                 better.overrides < candidate.overrides
-                and _told_apart_by(better, candidate) <= _half(arms, better, candidate)
+                and _tied(better, candidate, arms.noise.half_width)
                 for better in ordered[: rank - 1]
-                if (better.broken is None) is (candidate.broken is None)
             ),
-            why_not=candidate.broken,
+            why_not=broken_limits(evidence, candidate.ttft_p95_s, candidate.tpot_p95_s),
         )
         for rank, candidate in enumerate(ordered, 1)
     )
@@ -102,7 +108,7 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
             gain=_itself(gain) if config == evidence.baseline else gain,
             ttft_p95_s=limits[0],
             tpot_p95_s=limits[1],
-            broken=broken_limit(evidence, *limits),
+            excess=_excess(evidence, *limits),
         )
     baseline = found.get(evidence.baseline.hash)
     if baseline is None:
@@ -110,24 +116,79 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
     return (*found.values(), *_combined(evidence, techniques, found, baseline))
 
 
-def ordering(candidates_: Iterable[Candidate], half_width: "HalfWidth") -> tuple[Candidate, ...]:
-    """Feasible before infeasible, better before worse, and within the noise simpler first."""
-    remaining = sorted(
-        candidates_, key=lambda c: (c.broken is not None, -c.score, c.overrides, c.config.hash)
-    )
+def ordering(candidates_: Iterable[Candidate], half_width: HalfWidth) -> tuple[Candidate, ...]:
+    """Better before worse, and within the noise simpler first; then those that break a limit.
+
+    These follow from the nearest miss on.
+    """
+    remaining = sorted(candidates_, key=lambda c: (c.excess, -c.score, c.overrides, c.config.hash))
     order: list[Candidate] = []
     while remaining:
-        best = remaining[0]
-        tied = [
-            c
-            for c in remaining
-            if (c.broken is None) is (best.broken is None)
-            and _told_apart_by(best, c) <= half_width(max(1, best.points), max(1, c.points))
-        ]
+        tied = [c for c in remaining if c is remaining[0] or _tied(remaining[0], c, half_width)]
         chosen = min(tied, key=lambda c: c.overrides)
         order.append(chosen)
         remaining.remove(chosen)
     return tuple(order)
+
+
+def _tied(first: Candidate, second: Candidate, half_width: HalfWidth) -> bool:
+    """Whether both keep the limits and the noise cannot tell them apart."""
+    if not (first.feasible and second.feasible):
+        return False
+    apart = abs(math.log(first.score) - math.log(second.score))
+    return apart <= half_width(max(1, first.points), max(1, second.points))
+
+
+def unchanged(evidence: StudyEvidence) -> tuple[RankedConfig, ...]:
+    """The baseline alone, for a study whose baseline has no point that may be compared.
+
+    Its throughput is the mean of the unusable points at the goal's load, between their extremes;
+    without any, the roofline's. Empty when not even that can be said.
+    """
+    rate = _unusable_rate(evidence) or predicted_throughput(
+        evidence, evidence.baseline, evidence.goal.concurrency
+    )
+    if rate is None:
+        return ()
+    broken = broken_limits(evidence, None, None)
+    return (
+        RankedConfig(
+            rank=1,
+            config=evidence.baseline,
+            config_hash=evidence.baseline.hash,
+            title=BASELINE_TITLE,
+            overrides=override_texts(evidence.baseline),
+            throughput_tokens_per_s=rate,
+            gain=Estimate(
+                value=1.0, low=1.0, high=1.0, source=rate.source, basis="the baseline itself"
+            ),
+            ttft_p95_s=None,
+            tpot_p95_s=None,
+            feasible=broken is None,
+            tied_with_better=False,
+            why_not=broken,
+        ),
+    )
+
+
+def _unusable_rate(evidence: StudyEvidence) -> Estimate | None:
+    rates = [
+        point.throughput_tokens_per_s.value
+        for trial in evidence.trials
+        for point in trial.points
+        if trial.plan.config == evidence.baseline
+        and point.concurrency == evidence.goal.concurrency
+        and point.output_tokens
+    ]
+    if not rates:
+        return None
+    return Estimate(
+        value=sum(rates) / len(rates),
+        low=min(rates),
+        high=max(rates),
+        source=Source.MEASURED,
+        basis=f"{len(rates)} points that are not usable for comparison, their extremes",
+    )
 
 
 def override_texts(config: ServingConfig) -> dict[str, str]:
@@ -135,25 +196,43 @@ def override_texts(config: ServingConfig) -> dict[str, str]:
     return {name: _lever_text(value) for name, value in config.overrides().items()}
 
 
-def broken_limit(
+def broken_limits(
     evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
 ) -> str | None:
     """The limits of the goal that are not kept, with how far they are missed; None: all kept."""
-    goal = evidence.goal
     complaints = [
         complaint
-        for name, limit_s, seen in (
-            ("TTFT p95", goal.ttft_p95_s, ttft_p95_s),
-            ("TPOT p95", goal.tpot_p95_s, tpot_p95_s),
-        )
-        if limit_s is not None and (complaint := _complaint(name, limit_s, seen)) is not None
+        for name, limit_s, seen in _limits(evidence, ttft_p95_s, tpot_p95_s)
+        if (complaint := _complaint(name, limit_s, seen)) is not None
     ]
     return "; ".join(complaints) or None
 
 
+def _limits(
+    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
+) -> list[tuple[str, float, Estimate | None]]:
+    """The limits that bind, beside what was seen."""
+    goal = evidence.goal
+    pairs = (
+        ("TTFT p95", goal.ttft_p95_s, ttft_p95_s),
+        ("TPOT p95", goal.tpot_p95_s, tpot_p95_s),
+    )
+    return [(name, limit_s, seen) for name, limit_s, seen in pairs if limit_s is not None]
+
+
+def _excess(
+    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
+) -> float:
+    misses = [
+        math.inf if seen is None else seen.value / limit_s - 1
+        for _, limit_s, seen in _limits(evidence, ttft_p95_s, tpot_p95_s)
+    ]
+    return max(0.0, *misses, 0.0)
+
+
 def _complaint(name: str, limit_s: float, seen: Estimate | None) -> str | None:
     if seen is None:
-        return f"{name} was not measured, so its limit of {seconds_text(limit_s)} is not shown"
+        return f"{name} was not measured, so nobody knows if {seconds_text(limit_s)} is kept"
     if seen.value <= limit_s:
         return None
     return (
@@ -187,7 +266,7 @@ def _combined(
             gain=gain,
             ttft_p95_s=None,
             tpot_p95_s=None,
-            broken=broken_limit(evidence, None, None),
+            excess=_excess(evidence, None, None),
         ),
     )
 
@@ -236,14 +315,6 @@ def _scaled(baseline: Estimate, gain: Estimate) -> Estimate:
 
 def _itself(gain: Estimate) -> Estimate:
     return Estimate(value=1.0, low=1.0, high=1.0, source=gain.source, basis="the baseline itself")
-
-
-def _told_apart_by(first: Candidate, second: Candidate) -> float:
-    return abs(math.log(first.score) - math.log(second.score))
-
-
-def _half(arms: Arms, first: Candidate, second: Candidate) -> float:
-    return arms.noise.half_width(max(1, first.points), max(1, second.points))
 
 
 def _lever_text(value: LeverValue) -> str:

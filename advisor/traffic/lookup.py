@@ -4,7 +4,7 @@ At temperature 0 what a prompt-lookup proposer drafts and what of it is accepted
 tokens alone: prompt, output, and the rule "longest suffix n-gram, earliest occurrence".
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
@@ -132,7 +132,7 @@ def acceptance(replays: Sequence[Replay], *, k: int, basis: str) -> LookupAccept
     )
 
 
-def overlap(prompt: Sequence[int], output: Sequence[int], n: int = 3) -> float | None:
+def overlap(prompt: Sequence[Hashable], output: Sequence[Hashable], n: int = 3) -> float | None:
     """Share of the output's n-grams that occur in the prompt (case E-03); None if it has none."""
     grams = [tuple(output[at : at + n]) for at in range(len(output) - n + 1)]
     if not grams:

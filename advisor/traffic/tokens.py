@@ -144,15 +144,16 @@ class ChatTokenizer:
             return None
 
     def _message(self, message: dict[str, object]) -> dict[str, object]:
-        content = message.get("content")
-        if self._parts:
-            if isinstance(content, str):
-                message["content"] = [{"type": "text", "text": content}]
-        elif isinstance(content, list):
-            message["content"] = "\n".join(part["text"] for part in content)
-        if content is None:
-            message["content"] = [] if self._parts else ""
-        if isinstance(calls := message.get("tool_calls"), list):
+        """A message in the form in which the engine hands it to the template."""
+        parts = message.get("content") or []
+        if isinstance(parts, str):
+            parts = [{"type": "text", "text": parts}]
+        if self._parts and message["role"] != "tool":
+            message["content"] = parts
+        elif isinstance(parts, list):
+            message["content"] = "\n".join(part["text"] for part in parts)
+        calls = message.pop("tool_calls", None)
+        if isinstance(calls, list) and calls:
             message["tool_calls"] = [_parsed_call(call) for call in calls]
         return message
 
@@ -188,12 +189,15 @@ def _parsed_call(call: object) -> object:
     """A tool call with its arguments as an object: templates print them as JSON themselves."""
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
         return call
-    function = dict(call["function"])
-    try:
-        function["arguments"] = json.loads(function.get("arguments") or "{}")
-    except (TypeError, ValueError):
-        return call
-    return {**call, "function": function}
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {}
+    return {**call, "function": {**call["function"], "arguments": arguments}}
 
 
 def token_columns(requests: Sequence[Request], tokenizer: ChatTokenizer) -> TokenColumns:

@@ -12,6 +12,7 @@ from advisor.recommender import planner
 from advisor.recommender.evidence import TrialPlan
 from advisor.serving import ServingConfig
 from advisor.states import STUDY_OVER, StudyState, TargetState
+from advisor.techniques import technique
 from api import views
 from api.deps import (
     Ask,
@@ -56,7 +57,8 @@ def create_study(
             workload_id=workload.id,
             target_id=target.id,
             goal=body.goal.to_domain(),
-            baseline=ServingConfig(functional=target.functional),
+            baseline=ServingConfig(functional=target.functional, levers=body.baseline.to_domain()),
+            techniques=_asked(body.techniques),
             budget_s=body.budget_s,
             requests_per_point=body.requests_per_point,
             seed=body.seed,
@@ -125,6 +127,11 @@ def stream_events(
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
+
+
+def _asked(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The techniques to test, each looked up; an unknown one lists the known ones."""
+    return None if keys is None else tuple(technique(key).key for key in keys)
 
 
 def _look(parts: Parts, row: StudyRow) -> Callable[[int], Look]:

@@ -1,6 +1,6 @@
 """Workloads: upload, read, delete."""
 
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from fastapi import APIRouter, Request, status
 from fastapi.exceptions import RequestValidationError
@@ -101,7 +101,7 @@ def _of_the_system(file: UploadFile) -> BinaryIO:
     if rollover is not None:
         rollover()
     file.file.seek(0)
-    return cast(BinaryIO, file.file)
+    return file.file
 
 
 def list_workloads(caller: Viewer, session: Db, paging: Paging) -> Page[WorkloadView]:

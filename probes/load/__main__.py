@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from advisor.measurement.records import RequestRecord
 from probes.load.client import run_plan
+from probes.load.lines import record_to_line
 from probes.load.plan import LoadPlan, read_plan
-from probes.load.records import record_to_line
 
 
 def _print(record: RequestRecord) -> None:

@@ -1,12 +1,12 @@
-"""Per-request records as compressed Parquet and as lines of JSON."""
+"""Per-request records as compressed Parquet."""
 
 import dataclasses
-import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from advisor.measurement.records import Outcome, RequestRecord
+from advisor.measurement.records import RequestRecord
+from probes.load.lines import read_record
 
 _SCHEMA = pa.schema(
     [
@@ -39,22 +39,4 @@ def records_to_parquet(records: list[RequestRecord]) -> bytes:
 
 def records_from_parquet(body: bytes) -> list[RequestRecord]:
     """The inverse of `records_to_parquet`."""
-    return [_record(row) for row in pq.read_table(pa.BufferReader(body)).to_pylist()]
-
-
-def record_to_line(record: RequestRecord) -> str:
-    """One line of JSON, as the client process prints it."""
-    return json.dumps(dataclasses.asdict(record))
-
-
-def record_from_line(line: str | bytes) -> RequestRecord:
-    """The inverse of `record_to_line`."""
-    return _record(json.loads(line))
-
-
-def _record(row: dict[str, object]) -> RequestRecord:
-    values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
-    }
-    values["outcome"] = Outcome(str(values["outcome"]))
-    return RequestRecord(**values)  # type: ignore[arg-type]
+    return [read_record(row) for row in pq.read_table(pa.BufferReader(body)).to_pylist()]

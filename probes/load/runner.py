@@ -11,8 +11,8 @@ from advisor.errors import EngineFailed
 from advisor.measurement.records import RequestRecord
 from advisor.states import FailureKind
 from db import guardian
+from probes.load.lines import record_from_line
 from probes.load.plan import LoadPlan
-from probes.load.records import record_from_line
 
 _POLL_S = 0.1
 _GRACE_S = 5.0

@@ -72,10 +72,10 @@ def build(source: Path, folder: Path) -> None:
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    # Otherwise the configuration would carry the folder of this machine's site-packages.
-    model.config._name_or_path = ""
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
+    for file in folder.iterdir():
+        file.chmod(0o644)  # the weights are written 0600, the rest by the umask
 
 
 def verify(folder: Path) -> int:
@@ -126,7 +126,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out.absolute()
     # Every file is local: a look-up on a hub would only wait for a network that may not exist.
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")  # noqa: TID251
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1")  # noqa: TID251
     started = time.monotonic()
     existed = out.is_dir()
     try:

@@ -33,7 +33,7 @@ SIDE = 4096
 ROWS = 512
 # Inputs and outputs of the query-key-value, output, gate-up and down projections.
 LAYERS = {
-    "cpu": ((1024, 1536), (1024, 1024), (1024, 5632), (2816, 1024)),
+    "cpu": ((576, 960), (576, 576), (576, 3072), (1536, 576)),
     "cuda": ((4096, 6144), (4096, 4096), (4096, 28672), (14336, 4096)),
 }
 MIN_SAMPLES = 5
@@ -84,9 +84,7 @@ def samples_s(work: Callable[[], object], *, seconds: float, device: str) -> lis
     warm_s = timed_s(work, device)
     least = MIN_SAMPLES if warm_s * MIN_SAMPLES <= 2 * seconds else MIN_SLOW_SAMPLES
     durations: list[float] = []
-    while len(durations) < least or (
-        sum(durations) < seconds and len(durations) < MAX_SAMPLES
-    ):
+    while len(durations) < least or (sum(durations) < seconds and len(durations) < MAX_SAMPLES):
         durations.append(timed_s(work, device))
     return durations
 

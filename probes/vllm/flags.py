@@ -17,7 +17,7 @@ class FlagSchema:
     """What one engine installation is and accepts.
 
     `flags` holds the option strings of its server (``--max-num-seqs``). `serve_module` is what
-    starts the server behind the interpreter: ``("-m", "package.module")``.
+    follows the interpreter to start the server: ``("-m", "package.module")``.
     """
 
     version: str
@@ -34,14 +34,16 @@ class FlagSchema:
 def read_schema(dump: Mapping[str, object]) -> FlagSchema:
     """The schema in the JSON that `dump_command` prints; a missing part raises `InvalidInput`."""
     flags = dump.get("flags")
-    module = dump.get("serve_module")
-    if not isinstance(flags, Mapping | list | tuple) or not flags:
+    if not isinstance(flags, Mapping) or not flags:
         raise InvalidInput("engine.flags", "the dump names no flag")
+    module = dump.get("serve_module")
+    if not isinstance(module, list) or not module:
+        raise InvalidInput("engine.serve_module", "the dump does not say how to serve")
     return FlagSchema(
-        version=_text(dump, "version"),
+        version=_text(dump, "vllm_version"),
         distribution=_text(dump, "distribution"),
         build=_text(dump, "build"),
-        serve_module=_serve_module(module),
+        serve_module=tuple(str(part) for part in module),
         flags=frozenset(_options(flags)),
     )
 
@@ -69,24 +71,14 @@ def check_argv(argv: Sequence[str], schema: FlagSchema) -> None:
             raise InvalidInput(name, f"{schema.distribution} {schema.version} has no such flag")
 
 
-def _options(flags: Mapping[str, object] | list[object] | tuple[object, ...]) -> list[str]:
-    """Option strings of every flag, its aliases and its ``--no-`` form."""
+def _options(flags: Mapping[str, object]) -> list[str]:
+    """Option strings: a boolean flag of vLLM's parser has a ``--no-`` form too."""
     found = []
-    for name in flags:
-        described = flags[str(name)] if isinstance(flags, Mapping) else None
-        aliases = described.get("options") if isinstance(described, Mapping) else None
-        for option in (name, *(aliases if isinstance(aliases, list | tuple) else ())):
-            text = str(option)
-            found.append(text if text.startswith("-") else "--" + text.replace("_", "-"))
+    for name, described in flags.items():
+        found.append(f"--{name}")
+        if isinstance(described, Mapping) and described.get("type") == "bool":
+            found.append(f"--no-{name}")
     return found
-
-
-def _serve_module(module: object) -> tuple[str, ...]:
-    if isinstance(module, str) and module:
-        return ("-m", module)
-    if isinstance(module, list | tuple) and module:
-        return tuple(str(part) for part in module)
-    raise InvalidInput("engine.serve_module", "the dump does not say how to start the server")
 
 
 def _text(dump: Mapping[str, object], name: str) -> str:

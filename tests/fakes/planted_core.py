@@ -15,6 +15,7 @@ from tests.fakes.planted_truth import (
     Truth,
     answer_ids,
     answer_length,
+    prompt_rng,
 )
 
 
@@ -49,6 +50,7 @@ class Output:
     key: str
     token_ids: tuple[int, ...]
     finish: str | None
+    cached_tokens: int
 
 
 @dataclass
@@ -158,7 +160,7 @@ class PlantedCore:
             answer=answer_ids(self.truth.seed, prompt, count, self.truth.vocab_size),
             finish="length" if count == limit else "stop",
             acceptance=self.truth.accepts(text),
-            rng=random.Random(f"{self.truth.seed}:{len(prompt)}:{prompt[:8]}"),  # noqa: S311
+            rng=prompt_rng(self.truth.seed + 2, prompt),
             hashes=self._hashes(prompt),
         )
         self._sequences[key] = sequence
@@ -174,10 +176,6 @@ class PlantedCore:
         else:
             self.waiting.remove(sequence)
         self._release(sequence)
-
-    def cached_tokens(self, key: str) -> int:
-        """Prompt tokens of a live request that came from the cache."""
-        return self._sequences[key].cached
 
     @property
     def idle(self) -> bool:
@@ -284,7 +282,12 @@ class PlantedCore:
             self._release(sequence)
             del self._sequences[sequence.key]
             self.counters.finished += 1
-        return Output(key=sequence.key, token_ids=ids, finish=sequence.finish if finished else None)
+        return Output(
+            key=sequence.key,
+            token_ids=ids,
+            finish=sequence.finish if finished else None,
+            cached_tokens=sequence.cached,
+        )
 
     def _accepted(self, sequence: Running, drafted: int) -> int:
         if not drafted:

@@ -19,18 +19,19 @@ from typing import Any
 # Run as a file by an interpreter that does not know the repository.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.fakes.planted_core import Output, PlantedCore  # noqa: E402
-from tests.fakes.planted_http import Refused, Reply, Server  # noqa: E402
-from tests.fakes.planted_text import (  # noqa: E402
-    FLAGS,
+from tests.fakes.planted_core import Output, PlantedCore
+from tests.fakes.planted_http import Refused, Reply, Server
+from tests.fakes.planted_text import (
     VERSION,
     chunk,
+    device_document,
+    flags_document,
     metrics_text,
     prompt_of,
     startup_lines,
     usage,
 )
-from tests.fakes.planted_truth import Settings, Truth, read_truth, settings  # noqa: E402
+from tests.fakes.planted_truth import Truth, read_truth, settings
 
 TRUTH_VARIABLE = "ROOFTUNE_PLANTED"
 
@@ -38,9 +39,10 @@ TRUTH_VARIABLE = "ROOFTUNE_PLANTED"
 class PlantedEngine:
     """The HTTP side of a `PlantedCore`."""
 
-    def __init__(self, core: PlantedCore, served: argparse.Namespace) -> None:
+    def __init__(self, core: PlantedCore, served: argparse.Namespace, *, dev_mode: bool) -> None:
         self._core = core
         self._served = served
+        self._dev_mode = dev_mode
         self._queues: dict[str, asyncio.Queue[Output]] = {}
         self._wake = asyncio.Event()
         self._count = 0
@@ -72,7 +74,7 @@ class PlantedEngine:
             case "GET", "/metrics":
                 text = metrics_text(self._core, self._served.served_model_name)
                 await reply.whole(200, text.encode(), "text/plain; version=0.0.4")
-            case "POST", "/reset_prefix_cache" if "VLLM_SERVER_DEV_MODE" in os.environ:  # noqa: TID251
+            case "POST", "/reset_prefix_cache" if self._dev_mode:
                 await reply.json(200, {"success": self._core.pool.forget()})
             case "POST", "/v1/chat/completions" | "/v1/completions":
                 await self._complete(path, json.loads(body), reply)
@@ -90,12 +92,12 @@ class PlantedEngine:
         self._count += 1
         key = f"cmpl-{self._count}"
         queue = self._queues[key] = asyncio.Queue()
-        self._core.submit(
-            key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos"))
-        )
+        self._core.submit(key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos")))
         self._wake.set()
         try:
-            await self._stream(key, queue, (path.endswith("/chat/completions"), prompt, body), reply)
+            await self._stream(
+                key, queue, (path.endswith("/chat/completions"), prompt, body), reply
+            )
         finally:
             self._core.cancel(key)
             del self._queues[key]
@@ -140,11 +142,11 @@ class PlantedEngine:
     def _die_if_planted(self) -> None:
         limit = self._core.truth.die_after_requests
         if limit is not None and self._core.counters.finished >= limit:
-            print("(EngineCore pid=1) ERROR EngineCore encountered a fatal error.", flush=True)
+            _say("(EngineCore pid=1) ERROR EngineCore encountered a fatal error.")
             os._exit(1)
 
 
-def _parsed(arguments: list[str]) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="planted_engine")
     parser.add_argument("--model", required=True)
     parser.add_argument("--served-model-name", required=True)
@@ -160,7 +162,22 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--reasoning-parser")
     for name in ("enforce-eager", "enable-auto-tool-choice", "enable-prompt-tokens-details"):
         parser.add_argument(f"--{name}", action="store_true")
-    return parser.parse_args(arguments)
+    return parser
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    return _parser().parse_args(arguments)
+
+
+def flags() -> dict[str, bool]:
+    """The flags that it takes, and whether each is boolean."""
+    actions = [action for action in _parser()._actions if action.dest != "help"]
+    return {action.option_strings[0].removeprefix("--"): action.nargs == 0 for action in actions}
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(line + "\n" for line in lines))
+    sys.stdout.flush()
 
 
 def _fail_if_planted(truth: Truth, served: argparse.Namespace) -> None:
@@ -169,59 +186,60 @@ def _fail_if_planted(truth: Truth, served: argparse.Namespace) -> None:
         if all(
             name in chosen and value in {"*", chosen[name]} for name, value in failure.when.items()
         ):
-            print("\n".join(failure.log), flush=True)
+            _say(*failure.log)
             sys.exit(failure.exit_code)
 
 
-async def _serve(truth: Truth, served: argparse.Namespace, chosen: Settings) -> None:
-    engine = PlantedEngine(PlantedCore(truth, chosen), served)
+async def _serve(core: PlantedCore, served: argparse.Namespace, *, dev_mode: bool) -> None:
+    engine = PlantedEngine(core, served, dev_mode=dev_mode)
     server = await asyncio.start_server(Server(engine.answer).handle, served.host, served.port)
     loop = asyncio.get_running_loop()
     steps = loop.create_task(engine.step_forever())
     loop.add_signal_handler(signal.SIGTERM, steps.cancel)
-    print("INFO:     Application startup complete.", flush=True)
+    _say("INFO:     Application startup complete.")
     try:
         await steps
     except asyncio.CancelledError:
         server.close()
 
 
-def _run(arguments: list[str]) -> int:
+def _truth(environment: Mapping[str, str]) -> Truth:
+    path = environment.get(TRUTH_VARIABLE)
+    return read_truth(json.loads(Path(path).read_text())) if path else Truth()
+
+
+def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     served = _parsed(arguments)
-    path = os.environ.get(TRUTH_VARIABLE)  # noqa: TID251 - this file is its own process
-    truth = read_truth(json.loads(Path(path).read_text())) if path else Truth()
+    truth = _truth(environment)
     chosen = settings(truth, vars(served))
-    lines = startup_lines(truth, chosen, served.model)
-    print("\n".join(lines[:2]), flush=True)
+    before, after = startup_lines(truth, chosen, served.model)
+    _say(*before)
     if truth.core_process:
         # As vLLM's core: a process of its own that SIGKILL of the front end leaves alive.
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     time.sleep(truth.start_s)
     _fail_if_planted(truth, served)
-    print("\n".join(lines[2:]), flush=True)
-    asyncio.run(_serve(truth, served, chosen))
+    _say(*after)
+    dev_mode = environment.get("VLLM_SERVER_DEV_MODE") == "1"
+    asyncio.run(_serve(PlantedCore(truth, chosen), served, dev_mode=dev_mode))
     return 0
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], environment: Mapping[str, str]) -> int:
     """Dispatch the launcher's protocol."""
     command, *rest = arguments
     if command == "flags":
-        print(json.dumps(FLAGS))
+        _say(json.dumps(flags_document(flags())))
         return 0
     if command == "microbench":
-        print(json.dumps(_microbench(rest)))
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--threads", type=int, required=True)
+        parser.add_argument("--seconds", type=float, required=True)
+        threads = parser.parse_args(rest).threads
+        _say(json.dumps(device_document(_truth(environment), threads)))
         return 0
-    return _run(rest)
-
-
-def _microbench(arguments: list[str]) -> dict[str, Any]:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parsed = parser.parse_args(arguments)
-    return {"threads": parsed.threads, "seconds": parsed.seconds}
+    return _run(rest, environment)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], os.environ))  # noqa: TID251 - its own process, no settings module

@@ -57,6 +57,9 @@ class Truth:
     mean_answer_tokens: int = 40
     vocab_size: int = 32000
     weight_gib: float = 0.25
+    bandwidth_bytes_per_s: float = 60e9
+    bf16_flops_per_s: float = 4e12
+    fp32_flops_per_s: float = 1e12
     start_s: float = 0.1
     core_process: bool = False
     failures: tuple[PlantedFailure, ...] = ()
@@ -134,16 +137,19 @@ def text_ids(text: str, vocab_size: int) -> tuple[int, ...]:
 
 def answer_ids(seed: int, prompt: Sequence[int], count: int, vocab_size: int) -> tuple[int, ...]:
     """The first `count` tokens of the answer to a prompt: the same for every configuration."""
-    rng = _rng(seed, prompt)
+    rng = prompt_rng(seed, prompt)
     return tuple(rng.randrange(vocab_size) for _ in range(count))
 
 
 def answer_length(truth: Truth, prompt: Sequence[int]) -> int:
     """Where the answer to a prompt ends by itself: around `mean_answer_tokens`."""
-    return max(1, round(truth.mean_answer_tokens * _rng(truth.seed + 1, prompt).uniform(0.5, 1.5)))
+    return max(
+        1, round(truth.mean_answer_tokens * prompt_rng(truth.seed + 1, prompt).uniform(0.5, 1.5))
+    )
 
 
-def _rng(seed: int, prompt: Sequence[int]) -> random.Random:
+def prompt_rng(seed: int, prompt: Sequence[int]) -> random.Random:
+    """Randomness that belongs to a prompt, whatever else runs beside it."""
     return random.Random(f"{seed}:{zlib.crc32(repr(tuple(prompt)).encode())}")  # noqa: S311
 
 

@@ -1,0 +1,5 @@
+"""The console command `rooftune`."""
+
+from api.cli.root import main
+
+__all__ = ["main"]

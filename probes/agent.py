@@ -1,0 +1,181 @@
+"""The agent's loop: level-triggered, deployments first, else targets, else one step of a study."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from advisor.errors import RooftuneError, StateConflict, Unavailable
+from advisor.states import DEPLOYMENT_OVER, STUDY_OVER, DeploymentState, StudyState, TargetState
+from db import deployments, studies, targets
+from db.session import transaction
+from probes.deployments import Deployments
+from probes.inspection import inspect_next
+from probes.study import Advance
+from probes.workplace import Workplace
+
+WATCH_S = 1.0
+PATIENCE = 5  # turns that may find the database away before the job in hand is given up
+LEASE = "device lease"
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the agent works on, to be marked failed if that breaks."""
+
+    noun: str
+    id: UUID
+
+
+class Agent:
+    """Looks after one device. `wake` ends a pause; the workplace's `stop` ends the loop."""
+
+    def __init__(self, place: Workplace, wake: threading.Event) -> None:
+        self.place = place
+        self.wake = wake
+        self.deployments = Deployments(place)
+        self.job: Job | None = None
+        self.unavailable = 0
+        self.told: set[UUID] = set()
+
+    def run(self) -> None:
+        """Until `stop`: look, do one thing, look again. Ends with no engine of ours left."""
+        try:
+            while not self.place.stop.is_set():
+                pause_s = self.guarded_turn()
+                if pause_s > 0:
+                    self.wake.wait(pause_s)
+                    self.wake.clear()
+        finally:
+            self.deployments.close()
+
+    def guarded_turn(self) -> float:
+        """One turn, whatever happens in it; seconds until the next."""
+        self.job = None
+        try:
+            pause_s = self.turn()
+        except StateConflict as error:
+            if error.noun != LEASE:
+                self.failed(error)
+            LOG.warning("%s", error)
+            return WATCH_S
+        except Unavailable as error:
+            self.unavailable += 1
+            LOG.warning("turn %d without: %s", self.unavailable, error)
+            if self.unavailable >= PATIENCE:
+                self.failed(error)
+            return self.place.settings.poll_s
+        except Exception as error:  # noqa: BLE001 - the outermost loop of this process
+            self.failed(error)
+            return WATCH_S
+        self.unavailable = 0
+        return pause_s
+
+    def turn(self) -> float:
+        """One thing of the first kind that has work; 0 when there may be more."""
+        place = self.place
+        serving = self.deployments.reconcile(self.take)
+        if inspect_next(place, self.take):
+            return 0.0
+        if serving:
+            self.tell_waiting()
+            return WATCH_S
+        if self.advance_study():
+            return 0.0
+        return place.settings.poll_s
+
+    def take(self, noun: str, noun_id: UUID) -> None:
+        """Note the job that is in hand from now on."""
+        self.job = Job(noun=noun, id=noun_id)
+
+    def advance_study(self) -> bool:
+        """One step of the oldest study of this device, under its lease."""
+        place = self.place
+        with transaction(place.sessions) as session:
+            study = studies.claim_work(session, device=place.device, now=place.now())
+        if study is None:
+            return False
+        study_id = study.id
+        hold = place.hold(f"study {study_id}", watch=lambda: self.cancelled(study_id))
+        if hold is None:
+            return False
+        self.take("study", study_id)
+        with hold:
+            Advance(place, hold, study_id).step()
+        return True
+
+    def cancelled(self, study_id: UUID) -> str | None:
+        """A reason to end the running trial."""
+        with transaction(self.place.sessions) as session:
+            wanted = studies.one(session, study_id, None)
+        return "the study was cancelled" if wanted.cancel_requested else None
+
+    def tell_waiting(self) -> None:
+        """While the only device serves, a study waits; it is told once."""
+        place = self.place
+        with transaction(place.sessions) as session:
+            study = studies.claim_work(session, device=place.device, now=place.now())
+        if study is not None and study.id not in self.told:
+            self.told.add(study.id)
+            reason = f"device {place.device.name} serves a deployment; stop it to let this run"
+            place.event("study", study.id, "waiting", {"reason": reason})
+
+    def failed(self, error: Exception) -> None:
+        """Mark the job in hand failed. The traceback goes to the log, the message to the row."""
+        job = self.job
+        LOG.error("%s failed", job or "the turn", exc_info=error)
+        if job is None:
+            return
+        # A foreign error's message may quote what it worked on; its type says enough.
+        text = str(error) if isinstance(error, RooftuneError) else type(error).__name__
+        marks: dict[str, Callable[[UUID, str], None]] = {
+            "study": self.fail_study,
+            "target": self.fail_target,
+            "deployment": self.fail_deployment,
+        }
+        try:
+            marks[job.noun](job.id, text)
+        except RooftuneError as second:
+            LOG.error(  # noqa: TRY400 - the traceback that matters is logged above
+                "%s %s could not be marked failed: %s", job.noun, job.id, second
+            )
+
+    def fail_study(self, study_id: UUID, text: str) -> None:
+        """The study is over; its measured points stay."""
+        place = self.place
+        with transaction(place.sessions) as session:
+            row = studies.one(session, study_id, None)
+            if row.state not in STUDY_OVER:
+                studies.transition(
+                    session,
+                    row,
+                    StudyState.FAILED,
+                    actor=place.actor,
+                    now=place.now(),
+                    detail={"error": text},
+                )
+
+    def fail_target(self, target_id: UUID, text: str) -> None:
+        """The target cannot be used."""
+        place = self.place
+        with transaction(place.sessions) as session:
+            row = targets.one(session, target_id, None)
+            if row.state == TargetState.PENDING:
+                targets.mark_failed(session, row, text, actor=place.actor, now=place.now())
+
+    def fail_deployment(self, deployment_id: UUID, text: str) -> None:
+        """The deployment is over; its engine, if any, is stopped at the next look."""
+        place = self.place
+        with transaction(place.sessions) as session:
+            row = deployments.one(session, deployment_id, None)
+            if row.state not in DEPLOYMENT_OVER:
+                deployments.transition(
+                    session,
+                    row,
+                    DeploymentState.FAILED,
+                    actor=place.actor,
+                    now=place.now(),
+                    reason=text,
+                )

@@ -1,0 +1,154 @@
+"""Before the agent's loop: the engine tells its flags, the device is measured, rows are written."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from advisor.hardware import DeviceFacts
+from db import devices, engines, events
+from db.audit import Actor
+from db.engines import NewEngine
+from db.session import Sessions, transaction
+from db.tables import DeviceRow, EngineRow
+from probes.device import boot_id, device_class, device_facts, engine_threads, physical_cores
+from probes.engines import run_script
+from probes.settings import AgentSettings
+from probes.vllm.flags import dump_command, microbench_command, read_schema
+from probes.workplace import Workplace, process_holder
+
+FLAGS_TIMEOUT_S = 300.0
+MEASURED = "measured"
+LOG = logging.getLogger(__name__)
+
+
+class Registration:
+    """Registers one engine and one device for the agent of `settings`."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        sessions: Sessions,
+        *,
+        stop: threading.Event,
+        now: Callable[[], datetime],
+        base_env: Mapping[str, str],
+    ) -> None:
+        self.settings = settings
+        self.sessions = sessions
+        self.stop = stop
+        self.now = now
+        self.base_env = base_env
+        # Not resolved: the interpreter of a virtual environment is a link out of it.
+        self.interpreter = str(settings.engine_python.absolute())
+        launcher = settings.engine_launcher
+        self.launcher = None if launcher is None else str(launcher.absolute())
+
+    def workplace(self) -> Workplace:
+        """Everything registered and measured; sweeps what an earlier agent left."""
+        self.engine()
+        place = Workplace(
+            settings=self.settings,
+            sessions=self.sessions,
+            device=self.device(),
+            actor=Actor(name=f"agent {self.settings.host_name}/{self.settings.device_name}"),
+            holder=process_holder(self.settings.host_name),
+            stop=self.stop,
+            now=self.now,
+            base_env=self.base_env,
+        )
+        hold = place.hold("start of the agent", watch=lambda: None)
+        if hold is None:
+            LOG.warning("device %s is held by another agent", place.device.name)
+            return place
+        with hold:
+            facts = self.current_facts(place)
+        return replace(place, device=facts)
+
+    def engine(self) -> EngineRow:
+        """The row of the installed engine, with the flags that it has."""
+        dump = run_script(
+            dump_command(self.interpreter, self.launcher),
+            timeout_s=FLAGS_TIMEOUT_S,
+            stopped=self.stop.is_set,
+        )
+        schema = read_schema(dump)
+        new = NewEngine(
+            name=f"{schema.distribution} {schema.version}",
+            host=self.settings.host_name,
+            interpreter=self.interpreter,
+            launcher=self.launcher,
+            version=schema.version,
+            distribution=schema.distribution,
+            build=schema.build,
+            flags=dump,
+        )
+        with transaction(self.sessions) as session:
+            return engines.register(session, new, self.now())
+
+    def device(self) -> DeviceRow:
+        """The row of the device. Its class is the configured one, else named by the benchmark."""
+        settings = self.settings
+        with transaction(self.sessions) as session:
+            known = devices.named(session, host=settings.host_name, name=settings.device_name)
+        name = settings.device_class or (known.device_class if known else None)
+        facts = None
+        if name is None:
+            facts = self.measured()
+            name = device_class(facts.kind, facts.name, facts.cpu_features, cores=physical_cores())
+        with transaction(self.sessions) as session:
+            row = devices.register(
+                session,
+                host=settings.host_name,
+                name=settings.device_name,
+                device_class=name,
+                now=self.now(),
+            )
+        return row if facts is None else self.kept(row, facts)
+
+    def current_facts(self, place: Workplace) -> DeviceRow:
+        """The device row with facts of this boot that are not too old, measured if need be."""
+        with transaction(self.sessions) as session:
+            row = devices.one(session, place.device.id)
+            told = events.after(session, "device", str(row.id), 0)
+        measured_at = max((event.at for event in told if event.kind == MEASURED), default=None)
+        oldest = self.now() - timedelta(seconds=self.settings.facts_max_age_s)
+        fresh = measured_at is not None and measured_at >= oldest
+        threads = engine_threads(self.settings.engine_threads)
+        same_boot = row.facts_boot_id == boot_id()
+        if fresh and same_boot and row.facts is not None and row.facts.threads == threads:
+            return row
+        return self.kept(row, self.measured())
+
+    def measured(self) -> DeviceFacts:
+        """What the micro-benchmark finds on the threads that the engine will use."""
+        argv = microbench_command(
+            self.interpreter,
+            self.launcher,
+            threads=engine_threads(self.settings.engine_threads),
+            seconds=self.settings.microbench_s,
+        )
+        if self.launcher is None:
+            argv += ["--device", self.settings.device_kind]
+        began_s = time.monotonic()
+        facts = device_facts(
+            run_script(
+                argv,
+                timeout_s=FLAGS_TIMEOUT_S + 10 * self.settings.microbench_s,
+                stopped=self.stop.is_set,
+            )
+        )
+        LOG.info("measured %s in %.1f s", facts.name, time.monotonic() - began_s)
+        return facts
+
+    def kept(self, row: DeviceRow, facts: DeviceFacts) -> DeviceRow:
+        """The row with new facts, and the event that says when they were measured."""
+        with transaction(self.sessions) as session:
+            now = self.now()
+            devices.record_facts(session, row.id, facts, boot_id=boot_id(), now=now)
+            events.append(
+                session, noun="device", noun_id=str(row.id), kind=MEASURED, body={}, now=now
+            )
+            return devices.one(session, row.id)
