@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from advisor.errors import InvalidInput, NotAllowed, NotFound
@@ -28,6 +28,11 @@ class Caller:
         if len(self.scope) != 1:
             raise InvalidInput("X-Project", f"name one of your {len(self.scope)} projects")
         return next(iter(self.scope))
+
+    @property
+    def narrowed(self) -> Principal:
+        """The principal as one that sees these projects only."""
+        return replace(self.principal, project_ids=self.scope)
 
     def require(self, role: Role) -> None:
         """Raise `NotAllowed` unless the principal's role includes `role`."""

@@ -42,9 +42,10 @@ from api.schemas import (
     UserView,
     WorkloadView,
 )
-from api.wire import ApiProblem, Wire
+from api.wire import Answer, ApiProblem, Wire
 
 __all__ = [
+    "Answer",
     "ApiProblem",
     "AuditView",
     "Client",
@@ -371,6 +372,10 @@ class Client:
     def stop_deployment(self, deployment_id: str) -> DeploymentView:
         """Drain and stop."""
         return self._wire.post(f"/v1/deployments/{_part(deployment_id)}/stop", DeploymentView, None)
+
+    def ask(self, url: str, question: str, *, model: str, max_tokens: int = 256) -> Answer:
+        """A served model's answer; `url` and `model` are the deployment's `url` and `name`."""
+        return self._wire.ask(url, model=model, question=question, max_tokens=max_tokens)
 
 
 def every(page_of: Callable[..., Page[T]], **options: Any) -> Iterator[T]:

@@ -13,6 +13,7 @@ from api.codec import read
 from api.schemas import Problem
 
 T = TypeVar("T")
+ANSWER_TIMEOUT_S = 300.0
 
 
 class ApiProblem(RooftuneError):
@@ -36,6 +37,52 @@ class Frame:
     id: int | None
     event: str
     data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a served model said; token counts are the engine's, None where it sent no usage."""
+
+    text: str
+    prompt_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    content: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    message: _Message
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usage:
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    """The part of an OpenAI chat completion that is read here."""
+
+    choices: tuple[_Choice, ...]
+    usage: _Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    message: str
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    error: _Refusal
 
 
 class Wire:
@@ -79,6 +126,31 @@ class Wire:
                 raise problem_of(response)
             yield from parse_frames(response.iter_lines())
 
+    def ask(self, url: str, *, model: str, question: str, max_tokens: int) -> Answer:
+        """One question to the OpenAI-compatible endpoint at `url`, answered at temperature 0."""
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+        }
+        try:
+            response = self.http.post(
+                f"{url}/chat/completions", json=body, timeout=ANSWER_TIMEOUT_S
+            )
+        except httpx.TransportError as error:
+            raise Unavailable(f"nothing answers at {url}", "see whether it is serving") from error
+        if response.is_error:
+            raise _openai_problem(response)
+        said = read(response.content, _Completion)
+        usage = said.usage or _Usage()
+        return Answer(
+            text=said.choices[0].message.content or "",
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            finish_reason=said.choices[0].finish_reason,
+        )
+
     def unreachable(self) -> Unavailable:
         """The error for a service that does not answer."""
         what = f"no Rooftune service answers at {self.base_url}"
@@ -100,6 +172,26 @@ def parse_frames(lines: Iterator[str]) -> Iterator[Frame]:
             identifier = int(fields["id"]) if "id" in fields else None
             yield Frame(id=identifier, event=fields.get("event", "message"), data=fields["data"])
         fields = {}
+
+
+def _openai_problem(response: httpx.Response) -> ApiProblem:
+    """A refusal in OpenAI's form; any other body is not repeated."""
+    try:
+        refused = read(response.content, _Refused).error
+    except ValidationError:
+        return problem_of(response)
+    return ApiProblem(
+        Problem(
+            type="about:blank",
+            title=refused.code or response.reason_phrase,
+            status=response.status_code,
+            detail=refused.message,
+            remedy=None,
+            errors=(),
+            found=(),
+            accepted=(),
+        )
+    )
 
 
 def problem_of(response: httpx.Response) -> ApiProblem:

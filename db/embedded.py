@@ -138,8 +138,16 @@ class EmbeddedPostgres:
                 self._process.wait()
             self._process = None
         if self._lock is not None:
+            self._remove_short_folder()
             self._lock.close()
             self._lock = None
+
+    def _remove_short_folder(self) -> None:
+        """The socket's folder, where it had to lie outside the data folder; empty by now."""
+        folder = self._socket_path()
+        if folder.parent != self._home:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def _base(self) -> Path:
         """The data folder, or a folder of ours that the server's user can reach.
@@ -230,6 +238,7 @@ class EmbeddedPostgres:
                 *(str(programs.folder / "initdb"), "-D", str(data), "-U", DATABASE),
                 *("-A", "scram-sha-256", "--pwfile", handed.name),
                 *("-E", "UTF8", "--locale", "C"),
+                *(["--no-sync"] if self._settings.get("fsync") == "off" else []),
             ]
             done = self._as_account(argv)
         if done.returncode:
@@ -256,13 +265,18 @@ class EmbeddedPostgres:
             stream.write(password)
 
     def _socket_folder(self) -> Path:
-        """The server's own 0700 folder for the socket, short enough for a socket's address."""
-        folder = self._home / "run"
-        if len(os.fsencode(folder / SOCKET_NAME)) > SOCKET_LIMIT_BYTES:
-            name = hashlib.sha256(str(self._home).encode()).hexdigest()[:16]
-            folder = Path(tempfile.gettempdir()) / f"rooftune-{name}"
+        """The server's own 0700 folder for the socket."""
+        folder = self._socket_path()
         private_folder(folder, self._account)
         return folder
+
+    def _socket_path(self) -> Path:
+        """Where that folder is: short enough for a socket's address."""
+        folder = self._home / "run"
+        if len(os.fsencode(folder / SOCKET_NAME)) <= SOCKET_LIMIT_BYTES:
+            return folder
+        name = hashlib.sha256(str(self._home).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"rooftune-{name}"
 
     def _run(self, programs: Binaries) -> None:
         settings = {**self._settings, "unix_socket_directories": str(self._socket_folder())}
@@ -309,7 +323,7 @@ class EmbeddedPostgres:
 
     def _url(self, database: str) -> str:
         password = (self._home / "password").read_text()
-        socket = quote(str(self._socket_folder()), safe="")
+        socket = quote(str(self._socket_path()), safe="")
         return f"postgresql://{DATABASE}:{quote(password, safe='')}@/{database}?host={socket}"
 
 

@@ -52,8 +52,13 @@ def config(connection: Connection) -> Config:
     return made
 
 
-def compared(
-    item: SchemaItem, name: str | None, kind: str, reflected: bool, compare_to: SchemaItem | None  # noqa: FBT001
+# The signature is Alembic's.
+def compared(  # noqa: PLR0917
+    item: SchemaItem,
+    name: str | None,
+    kind: str,
+    reflected: bool,  # noqa: FBT001
+    compare_to: SchemaItem | None,
 ) -> bool:
     """Whether a schema object is ours; procrastinate's come from its own schema file."""
     del item, kind, reflected, compare_to

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.fakes.postgres"]
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 

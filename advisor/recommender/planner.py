@@ -1,6 +1,6 @@
 """What a study measures next, within its budget; and what it will measure, before it starts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
@@ -51,9 +51,9 @@ def _after_baseline(
 ) -> TrialPlan | Finished:
     if _find(evidence, ANCHOR) is None:
         anchor = anchor_trial(evidence, techniques)
-        wanted = _wanted(evidence, techniques)
-        if wanted and wanted[0].expected_s + anchor.expected_s <= _left_s(evidence):
-            return wanted[0]
+        wanted = next(_wanted(evidence, techniques), None)
+        if wanted and wanted.expected_s + anchor.expected_s <= _left_s(evidence):
+            return wanted
         if anchor.expected_s <= _left_s(evidence) and _varied(evidence):
             return anchor
     return Finished(reason=_ending(evidence, techniques))
@@ -88,15 +88,20 @@ def unmeasured(
     return tuple(trial.title for trial in _wanted(evidence, techniques))
 
 
-def _wanted(evidence: StudyEvidence, techniques: Sequence[Technique]) -> list[TrialPlan]:
+def _wanted(evidence: StudyEvidence, techniques: Sequence[Technique]) -> Iterator[TrialPlan]:
     """Trials that have not been begun, without baseline and anchor."""
-    singles = [technique_trial(evidence, technique) for technique in techniques]
     begun = {trial.plan.key for trial in evidence.trials}
-    wanted = [trial for trial in singles if trial is not None and trial.key not in begun]
-    if not wanted and COMBINATION not in begun:
+    waiting = [technique for technique in techniques if technique.key not in begun]
+    plans = (technique_trial(evidence, technique) for technique in waiting)
+    last = None
+    for plan in plans:
+        if plan is not None:
+            last = plan
+            yield plan
+    if last is None and COMBINATION not in begun:
         combination = combination_trial(evidence, techniques)
-        wanted = [combination] if combination is not None else []
-    return wanted
+        if combination is not None:
+            yield combination
 
 
 def _open(trial: TrialEvidence) -> bool:

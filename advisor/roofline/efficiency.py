@@ -6,6 +6,7 @@ those shares are ranges wide enough to hold what handbook 3.2 lists for measured
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
@@ -31,6 +32,8 @@ class Level(StrEnum):
                 return estimate.value
             case Level.HIGH:
                 return estimate.high
+            case _:
+                assert_never(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

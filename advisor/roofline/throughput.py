@@ -14,6 +14,8 @@ from advisor.estimate import Estimate, Source
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape, dtype_bytes
 from advisor.roofline.efficiency import (
+    FAST,
+    SLOW,
     Achieved,
     Efficiency,
     Level,
@@ -212,15 +214,18 @@ def predict_throughput(
 ) -> Estimate:
     """Output tokens per second of `concurrency` requests kept in flight, before any probe.
 
-    Low and high are the extremes over the ends of all ranges. `efficiency` None takes the ranges
-    assumed for the device. No cache hits are assumed where `shape.cached_share` is None. A dtype
-    whose rate is unknown raises `UnknownName`; speculation with drafts of another length than
-    the shape knows raises `InvalidInput`.
+    Low and high take every range at its slow and at its fast end: throughput rises with each.
+    `efficiency` None takes the ranges assumed for the device. No cache hits are assumed where
+    `shape.cached_share` is None. A dtype whose rate is unknown raises `UnknownName`; speculation
+    with drafts of another length than the shape knows raises `InvalidInput`.
     """
     shares = efficiency or prior_efficiency(device)
     load = _load(model, device, config, shape=shape, concurrency=concurrency)
     centre = load.tokens_per_s(load.corner(shares, Levels(), Level.CENTRE))
-    values = [load.tokens_per_s(load.corner(shares, levels, text)) for levels, text in _corners()]
+    values = [
+        load.tokens_per_s(load.corner(shares, levels, text))
+        for levels, text in ((SLOW, Level.LOW), (FAST, Level.HIGH))
+    ]
     return _roofline(centre, values)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 RESAMPLES = 400
 _LEVEL = (2.5, 97.5)
+_DRAWS_AT_ONCE = 1_000_000
 
 
 def ratio_interval(
@@ -20,10 +21,11 @@ def ratio_interval(
     bottom = np.asarray(denominators, dtype=np.float64)
     value = float(top.sum() / bottom.sum())
     rng = np.random.default_rng(seed)
+    rows = max(1, min(RESAMPLES, _DRAWS_AT_ONCE // len(top)))
     drawn = []
-    for _ in range(RESAMPLES):
-        picked = rng.integers(0, len(top), size=len(top))
-        if (below := float(bottom[picked].sum())) > 0:
-            drawn.append(float(top[picked].sum()) / below)
-    low, high = np.percentile(drawn, _LEVEL)
+    for start in range(0, RESAMPLES, rows):
+        picked = rng.integers(0, len(top), size=(min(rows, RESAMPLES - start), len(top)))
+        below = bottom[picked].sum(axis=1)
+        drawn.append(top[picked].sum(axis=1)[below > 0] / below[below > 0])
+    low, high = np.percentile(np.concatenate(drawn), _LEVEL)
     return value, min(float(low), value), max(float(high), value)

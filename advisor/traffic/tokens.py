@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
+from typing import cast
 
 import jinja2
 from jinja2 import nodes
@@ -145,12 +146,13 @@ class ChatTokenizer:
 
     def _message(self, message: dict[str, object]) -> dict[str, object]:
         """A message in the form in which the engine hands it to the template."""
-        parts = message.get("content") or []
-        if isinstance(parts, str):
-            parts = [{"type": "text", "text": parts}]
+        content = message.get("content") or []
+        parts = cast("list[dict[str, str]]", content)
+        if isinstance(content, str):
+            parts = [{"type": "text", "text": content}]
         if self._parts and message["role"] != "tool":
             message["content"] = parts
-        elif isinstance(parts, list):
+        else:
             message["content"] = "\n".join(part["text"] for part in parts)
         calls = message.pop("tool_calls", None)
         if isinstance(calls, list) and calls:

@@ -124,9 +124,9 @@ def fail(error: RooftuneError, *, as_json: bool) -> Exit:
     code = exit_code(error)
     if as_json:
         held: dict[str, object] = {"message": str(error), "exit_code": int(code)}
-        if isinstance(error, ApiProblem):
-            held["problem"] = json_value(error.problem)
+        data = vars(error).items()  # typer hangs private ones of its own on errors
+        held |= {name: json_value(value) for name, value in data if not name.startswith("_")}
         print_json({"error": held})
     else:
-        Console(stderr=True, highlight=False).print(f"error: {error}", markup=False)
+        Console(stderr=True, highlight=False).print(f"error: {error}", markup=False, soft_wrap=True)
     return code

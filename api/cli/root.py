@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from advisor.errors import RooftuneError
@@ -53,14 +52,10 @@ def begin(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code (0 ok, 1 negative, 2 usage, 3 unavailable, 4 inconclusive)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    command = typer.main.get_command(app)
     try:
-        code = command.main(args=given, prog_name="rooftune", standalone_mode=False)
-    except click.UsageError as error:
-        error.show()
-        return Exit.USAGE
-    except click.Abort:
-        return Exit.NEGATIVE
+        app(args=given, prog_name="rooftune")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.OK
     except RooftuneError as error:
         return fail(error, as_json="--json" in given)
-    return int(code) if isinstance(code, int) else Exit.OK
+    return Exit.OK

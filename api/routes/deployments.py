@@ -38,7 +38,7 @@ def deploy(
             name=body.name,
             recommendation_id=identifier("recommendation", body.recommendation_id),
             config_hash=body.config_hash,
-            principal=caller.principal,
+            principal=caller.narrowed,
             now=service.clock(),
         )
         return views.deployment(row, service.settings.proxy_url)

@@ -25,7 +25,7 @@ def readyz(session: Db, service: Service) -> Health:
     found, wanted = migrate.current(service.settings.database_url), migrate.head()
     if found != wanted:
         raise Unavailable(f"the schema is at {found}, not {wanted}", "run `rooftune up`")
-    return Health(status="ok", checks={"database": "ok", "schema": wanted})
+    return Health(status="ok", checks={"database": "ok", "schema": str(wanted)})
 
 
 @router.get("/metrics", response_class=Response)

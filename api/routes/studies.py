@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, status
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
+from advisor.errors import StateConflict
 from advisor.recommender import planner
 from advisor.recommender.evidence import TrialPlan
 from advisor.serving import ServingConfig
@@ -51,6 +52,8 @@ def create_study(
     def make() -> StudyView:
         workload = workloads.one(session, identifier("workload", body.workload_id), caller.scope)
         target = targets.one(session, identifier("target", body.target_id), caller.scope)
+        if target.state == TargetState.FAILED:
+            raise StateConflict("target", target.state, "studied")
         new = studies.NewStudy(
             project_id=workload.project_id,
             name=body.name,

@@ -125,8 +125,13 @@ _PATTERNS = (
         "max_model_len",
     ),
     _pattern(
+        r"No common block size for \d+",
+        FailureKind.INVALID_SETTING,
+        "no attention backend takes this block_size",
+        "block_size",
+    ),
+    _pattern(
         r"error: (?:unrecognized arguments|argument .{1,80}?: )|validation errors? for \w+"
-        r"|not a supported block size|Invalid value for|is not supported (?:on|for|by|with)"
         r"|NotImplementedError|Unknown (?:quantization|speculative)|ValueError:",
         FailureKind.INVALID_SETTING,
         "the engine refuses a setting",

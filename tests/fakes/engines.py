@@ -32,17 +32,26 @@ def planted_plan(
     """One start of the planted engine with this truth."""
     path = folder / "truth.json"
     path.write_text(json.dumps(truth))
-    return _plan(folder, planted_spec(), config, {TRUTH_VARIABLE: str(path)}, changes)
+    return _plan(
+        folder,
+        spec=planted_spec(),
+        config=config,
+        env={TRUTH_VARIABLE: str(path)},
+        changes=changes,
+    )
 
 
 def stub_plan(folder: Path, stub: str, **changes: Any) -> StartPlan:
     """One start of the stub engine; `stub` is its script, mode and options."""
     spec = planted_spec(STUB_LAUNCHER)
-    return _plan(folder, spec, ServingConfig(), {"ROOFTUNE_STUB": stub}, changes)
+    return _plan(
+        folder, spec=spec, config=ServingConfig(), env={"ROOFTUNE_STUB": stub}, changes=changes
+    )
 
 
 def _plan(
     folder: Path,
+    *,
     spec: EngineSpec,
     config: ServingConfig,
     env: Mapping[str, str],

@@ -90,7 +90,7 @@ def requests(count: int = 48, seed: int = 0) -> tuple[PlannedRequest, ...]:
         PlannedRequest(
             label=label,
             prompt_tokens=int(rng.integers(30, 200)),
-            output_tokens=int(rng.integers(10, 50)),
+            output_tokens=int(rng.integers(6, 30)),
         )
         for label in labels
     )
@@ -238,6 +238,11 @@ class Lab:
         )
 
 
+def laboratory(world: World, *, seed: int = 0) -> Lab:
+    """A lab with the usual traffic."""
+    return Lab(world=world, traffic=requests(), rng=np.random.default_rng(seed))
+
+
 def study(
     world: World,
     *,
@@ -247,7 +252,7 @@ def study(
 ) -> StudyEvidence:
     """A whole study: plan, measure, plan again, until the planner says that it is finished."""
     known = evidence or begin()
-    lab = Lab(world=world, traffic=requests(), rng=np.random.default_rng(seed))
+    lab = laboratory(world, seed=seed)
     while not isinstance(plan := next_step(known, techniques=techniques), Finished):
         done = lab.trial(plan)
         took_s = world.start_s + sum(point.duration_s for point in done.points)

@@ -23,7 +23,9 @@ PARTS_TEMPLATE = (
 
 def byte_tokenizer_json(*, with_bos: bool = False) -> bytes:
     """`tokenizer.json` whose ids are bytes; with `with_bos` the id 256 begins a text."""
-    vocab = {letter: place for place, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    vocab = {
+        letter: place for place, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
     vocab["<s>"] = len(vocab)
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

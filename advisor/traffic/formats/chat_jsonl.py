@@ -12,7 +12,6 @@ from advisor.traffic.formats.row import (
     check_messages,
     content_text,
     dumped,
-    plain_prompt,
     set_numbers,
     set_prompt,
     set_tags,
@@ -92,9 +91,10 @@ def fill_prompt(
             fields["response"] = answer
         set_prompt(fields, check_messages(messages), notes, line)
         return RequestKind.CHAT
-    if prompt is None or prompt == "":
+    found = text("prompt", prompt)
+    if not found:
         return RequestKind.LENGTHS
-    fields["prompt"] = plain_prompt(prompt)
+    fields["prompt"] = found
     return RequestKind.COMPLETION
 
 

@@ -26,7 +26,7 @@ def delimiter_of(header: str) -> str:
     """The delimiter under which the header names most fields that we know, then most columns."""
 
     def score(delimiter: str) -> tuple[int, int]:
-        names = next(csv.reader([header], delimiter=delimiter), [])
+        names = next(records([header], delimiter)) or []
         return len(assign(names)), len(names)
 
     return max(DELIMITERS, key=score)

@@ -67,6 +67,8 @@ def read_trace(stream: BinaryIO, *, filename: str, max_bad_share: float = 0.5) -
 def _looks_like_json(head: Sequence[Line]) -> bool:
     """JSONL when an early line is an object; refuses a whole-file JSON document."""
     texts = [line.text.strip() for line in head if line.text and line.text.strip()]
+    if texts and texts[0] in ("[", "{", "[{"):
+        raise UnreadableFile("the file is one JSON document over many lines", _ONE_OBJECT_PER_LINE)
     for text in texts:
         if text.startswith("{"):
             try:
@@ -74,11 +76,9 @@ def _looks_like_json(head: Sequence[Line]) -> bool:
             except BadField:
                 continue
             return True
-    if texts and texts[0] in ("[", "{", "[{"):
-        raise UnreadableFile("the file is one JSON document over many lines", _ONE_OBJECT_PER_LINE)
     if texts and texts[0].startswith("[{") and len(texts) == 1:
         raise UnreadableFile("the file is one JSON array", _ONE_OBJECT_PER_LINE)
-    return bool(texts) and texts[0].startswith(("{", "[", '{"'))
+    return bool(texts) and texts[0].startswith(("{", "["))
 
 
 def _read_jsonl(lines: Iterable[Line], taken: _Taken) -> None:

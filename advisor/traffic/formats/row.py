@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict, cast
 
-from advisor.traffic.formats.fields import BadField, bounded, count, limit, tag, text, valid
+from advisor.traffic.formats.fields import BadField, bounded, count, limit, tag, valid
 from advisor.traffic.formats.times import Time
 from advisor.traffic.trace import RequestKind
 
@@ -181,11 +181,3 @@ def settle_counts(fields: RequestFields, notes: Notes, line: int) -> None:
     if fields.get("output_tokens") == 0 and response != "":
         fields["output_tokens"] = None
         notes.add("report 0 output tokens for an answer: taken as unknown", line)
-
-
-def plain_prompt(value: object) -> str:
-    """A prompt of a completion request."""
-    found = text("prompt", value)
-    if not found:
-        raise BadField("prompt", "missing or empty")
-    return found

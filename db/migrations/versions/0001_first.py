@@ -8,7 +8,6 @@ from procrastinate.schema import SchemaManager
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-
 DROP_PROCRASTINATE = """
 DO $$
 DECLARE item text;
@@ -20,9 +19,8 @@ BEGIN
             WHERE pronamespace = current_schema()::regnamespace
             AND starts_with(proname, 'procrastinate_')
         UNION ALL SELECT format('TYPE %I', typname) FROM pg_type
-            WHERE typnamespace = current_schema()::regnamespace AND typrelid = 0
+            WHERE typnamespace = current_schema()::regnamespace
             AND starts_with(typname, 'procrastinate_')
-        UNION ALL SELECT 'TYPE procrastinate_job_to_defer_v1'
     LOOP
         EXECUTE format('DROP %s CASCADE', regexp_replace(item, ' ', ' IF EXISTS '));
     END LOOP;
@@ -31,17 +29,10 @@ $$
 """
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
-
-ID = sa.Uuid()
-TEXT = sa.Text()
-INT = sa.Integer()
-BIG = sa.BigInteger()
+ID, TEXT, BYTES = sa.Uuid(), sa.Text(), sa.LargeBinary()
+INT, BIG, FLAG = sa.Integer(), sa.BigInteger(), sa.Boolean()
 REAL: TypeEngine[Any] = sa.Double()
-FLAG = sa.Boolean()
 TIME = sa.DateTime(timezone=True)
-BYTES = sa.LargeBinary()
 JSON = postgresql.JSONB(astext_type=TEXT)
 
 
@@ -62,12 +53,8 @@ def _only(table: str, *names: str) -> sa.UniqueConstraint:
 
 
 def _to(table: str, name: str, other: str, *, cascade: bool = False) -> sa.ForeignKeyConstraint:
-    return sa.ForeignKeyConstraint(
-        [name],
-        [f"{other}.id"],
-        name=f"fk_{table}_{name}_{other}",
-        ondelete="CASCADE" if cascade else None,
-    )
+    label, ondelete = f"fk_{table}_{name}_{other}", "CASCADE" if cascade else None
+    return sa.ForeignKeyConstraint([name], [f"{other}.id"], name=label, ondelete=ondelete)
 
 
 def upgrade() -> None:
@@ -381,9 +368,7 @@ def _measurements() -> None:
         *_may(BYTES, "facts", "log"),
         *_must(TIME, "created_at"),
         *_may(TIME, "ready_at", "ended_at"),
-        sa.CheckConstraint(
-            "(trial_id IS NULL) <> (deployment_id IS NULL)", name="ck_engine_runs_one_owner"
-        ),
+        sa.CheckConstraint("(trial_id IS NULL) <> (deployment_id IS NULL)", name="one_owner"),
         _to("engine_runs", "deployment_id", "deployments"),
         _to("engine_runs", "device_id", "devices"),
         _to("engine_runs", "trial_id", "trials", cascade=True),

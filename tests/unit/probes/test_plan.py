@@ -42,7 +42,7 @@ def test_sampling_values_go_out_as_they_came_and_absent_ones_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "tokenised", "limit"),
+    "values, tokenised, limit",
     [
         ({"output_tokens": 4}, None, 4),
         ({"output_tokens": 4, "max_tokens": 900}, 7, 4),

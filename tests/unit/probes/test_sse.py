@@ -1,5 +1,6 @@
 """The event stream parser: bytes in, frames out."""
 
+import itertools
 import json
 
 import pytest
@@ -32,7 +33,7 @@ def frames(chunks: list[bytes]) -> list[Frame]:
 def test_the_cuts_of_the_network_change_nothing(cuts: list[int]) -> None:
     """Case D-03: a character cut by a packet border stays whole."""
     edges = sorted({0, len(STREAM), *cuts})
-    chunks = [STREAM[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    chunks = [STREAM[start:end] for start, end in itertools.pairwise(edges)]
 
     assert frames(chunks) == frames([STREAM])
     assert frames(chunks)[1].text == TEXT
@@ -70,7 +71,7 @@ def test_reasoning_and_tool_calls_are_tokens_too(delta: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize(
-    ("payload", "kind"),
+    "payload, kind",
     [
         (b'{"error": {"message": "secret", "type": "InternalServerError"}}', "InternalServerError"),
         (b'{"error": {"message": "secret", "code": 500}}', "500"),

