@@ -226,6 +226,7 @@ class Supervisor:
         dashboard += ["--server.address", "127.0.0.1", "--server.headless", "true"]
         dashboard += ["--server.port", str(self.port_base + 2)]
         dashboard += ["--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none"]
+        dashboard += ["--client.toolbarMode", "minimal", "--client.showErrorLinks", "false"]
         without_database = {
             name: value for name, value in environment.items() if "DATABASE_URL" not in name
         }

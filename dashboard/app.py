@@ -1,9 +1,14 @@
 """The dashboard: `streamlit run dashboard/app.py`. It knows the service by `api.client` only."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from dashboard import session
 from dashboard.settings import DashboardSettings
+
+# Set while `main` runs a page.
+INSIDE = "inside_main"
 
 
 def main() -> None:
@@ -22,7 +27,23 @@ def main() -> None:
     session.show_news()
     with session.readable_errors():
         session.sidebar(settings)
-        page.run()
+        st.session_state[INSIDE] = True
+        try:
+            page.run()
+        finally:
+            st.session_state.pop(INSIDE, None)
+
+
+def run(page: Callable[[], None]) -> None:
+    """The body of a page's script.
+
+    Until some session has called `st.navigation`, Streamlit takes the folder `pages` for scripts
+    that stand alone and runs the one in the address without `main`, so without anybody signed in.
+    """
+    if INSIDE in st.session_state:
+        page()
+    else:
+        main()
 
 
 if __name__ == "__main__":

@@ -141,7 +141,5 @@ def bandwidth_text(bandwidth: Estimate) -> str:
 
 
 def flops_text(rate: Estimate) -> str:
-    """FLOP per second in GFLOP/s, from ten thousand on in TFLOP/s."""
-    if rate.value >= 1e13:
-        return spread_text(rate, scale=1e12, unit="TFLOP/s")
-    return spread_text(rate, scale=1e9, digits=0, unit="GFLOP/s")
+    """FLOP per second in TFLOP/s."""
+    return spread_text(rate, scale=1e12, digits=3, unit="TFLOP/s")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import and_, func, or_, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from advisor.canonical import digest
@@ -108,7 +109,7 @@ def newest_by_name(session: Session) -> list[DeploymentRow]:
     """Per name the deployment that requests go to: the newest that serves, else the newest."""
     serving = DeploymentRow.state == DeploymentState.SERVING.value
     live = DeploymentRow.state.not_in(OVER)
-    query = select(DeploymentRow).distinct(DeploymentRow.name)
+    query = select(DeploymentRow).ext(distinct_on(DeploymentRow.name))
     order = (DeploymentRow.name, serving.desc(), live.desc(), DeploymentRow.generation.desc())
     return list(session.scalars(query.order_by(*order)))
 

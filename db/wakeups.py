@@ -71,6 +71,11 @@ class WakeupListener:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the thread is gone (or never was)."""
+        return self._thread is None or not self._thread.is_alive()
+
     def _run(self, on_wake: Callable[[str], None]) -> None:
         while not self._stopping.is_set():
             try:

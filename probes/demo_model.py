@@ -1,6 +1,6 @@
 """The demo model: built once from its wheel by the engine's interpreter, then only found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from probes.engines import SCRIPTS, Interpreter, run_script
@@ -12,6 +12,7 @@ def demo_model(
     interpreter: Interpreter,
     folder: Path,
     *,
+    env: Mapping[str, str],
     stopped: Callable[[], bool],
     progress: Callable[[str], None],
 ) -> Path:
@@ -23,6 +24,6 @@ def demo_model(
         progress("building the demo model from its wheel")
         folder.parent.mkdir(parents=True, exist_ok=True)
         argv = [str(interpreter.python), str(SCRIPTS / "demo_model.py"), "--out", str(folder)]
-        built = run_script(argv, timeout_s=BUILD_TIMEOUT_S, stopped=stopped)
+        built = run_script(argv, env=env, timeout_s=BUILD_TIMEOUT_S, stopped=stopped)
         progress(f"built the demo model, {built['parameters']} parameters")
     return folder

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,13 @@ class Interpreter:
         return [str(self.python), str(SCRIPTS / f"{name}.py"), *arguments]
 
 
-def run_script(argv: list[str], *, timeout_s: float, stopped: Callable[[], bool]) -> dict[str, Any]:
+def run_script(
+    argv: list[str],
+    *,
+    env: Mapping[str, str],
+    timeout_s: float,
+    stopped: Callable[[], bool],
+) -> dict[str, Any]:
     """Run a script of the engine under a guardian and return the JSON object that it prints.
 
     Raises `Unavailable` when it cannot run, fails, takes too long, prints something else, or when
@@ -39,7 +45,11 @@ def run_script(argv: list[str], *, timeout_s: float, stopped: Callable[[], bool]
     name = Path(argv[1]).stem
     try:
         process = subprocess.Popen(
-            guardian.command(argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            guardian.command(argv),
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     except OSError as error:
         raise Unavailable(

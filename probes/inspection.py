@@ -68,6 +68,7 @@ def model_folder(place: Workplace, target: TargetRow) -> Path:
     return demo_model(
         Interpreter(python=Path(engine.interpreter)),
         settings.demo_model,
+        env=place.base_env,
         stopped=place.stop.is_set,
         progress=lambda phrase: place.event("target", target.id, "progress", {"phase": phrase}),
     )

@@ -71,6 +71,7 @@ class Registration:
         """The row of the installed engine, with the flags that it has."""
         dump = run_script(
             dump_command(self.interpreter, self.launcher),
+            env=self.base_env,
             timeout_s=FLAGS_TIMEOUT_S,
             stopped=self.stop.is_set,
         )
@@ -136,6 +137,7 @@ class Registration:
         facts = device_facts(
             run_script(
                 argv,
+                env=self.base_env,
                 timeout_s=FLAGS_TIMEOUT_S + 10 * self.settings.microbench_s,
                 stopped=self.stop.is_set,
             )

@@ -209,7 +209,9 @@ class Advance:
             target=target,
             engine=engine,
             sample=sample,
-            report=lambda share: self.report(self.evidence(), trial.key, share),
+            report=lambda share, running_s: self.report(
+                self.evidence(), key=trial.key, share=share, running_s=running_s
+            ),
         )
         run.measure()
         self.report(self.evidence())
@@ -232,10 +234,20 @@ class Advance:
             return None
         return trial
 
-    def report(self, evidence: StudyEvidence, key: str | None = None, share: float = 0.0) -> None:
-        """Progress and remaining time from the plan; `share` of trial `key` is done."""
+    def report(
+        self,
+        evidence: StudyEvidence,
+        *,
+        key: str | None = None,
+        share: float = 0.0,
+        running_s: float = 0.0,
+    ) -> None:
+        """Progress and remaining time from the plan.
+
+        `share` of trial `key` is done, whose engine runs since `running_s`.
+        """
         remaining_s = remaining_time_s(evidence, key, share)
-        spent_s = evidence.spent_s
+        spent_s = evidence.spent_s + running_s
         with transaction(self.place.sessions) as session:
             study = studies.one(session, self.study_id, None)
             whole_s = spent_s + remaining_s

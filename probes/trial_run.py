@@ -47,13 +47,14 @@ class TrialRun:
         target: TargetRow,
         engine: EngineRow,
         sample: Sample,
-        report: Callable[[float], None],
+        report: Callable[[float, float], None],
     ) -> None:
         self.place = place
         self.hold = hold
         self.study = study
         self.trial = trial
         self.report = report
+        self.began_s = time.monotonic()
         self.reported_s = 0.0
         with transaction(place.sessions) as session:
             points = trials.points(session, study.id).get(trial.id, [])
@@ -141,7 +142,7 @@ class TrialRun:
                 now=self.place.now(),
             )
         self.done += 1
-        self.report(self._share(0.0))
+        self.report(self._share(0.0), self._running_s())
 
     def _load(self, planned: PointPlan, done: int, total: int) -> None:
         if not self._due():
@@ -153,11 +154,14 @@ class TrialRun:
             "total": total,
         }
         self._tell("load", body)
-        self.report(self._share(done / total))
+        self.report(self._share(done / total), self._running_s())
 
     def _share(self, part: float) -> float:
         """Share of the trial that is done, `part` of the running point included."""
         return min(1.0, (self.done + part) / len(self.work.plan.points))
+
+    def _running_s(self) -> float:
+        return time.monotonic() - self.began_s
 
     def _due(self) -> bool:
         now_s = time.monotonic()

@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from advisor.estimate import Estimate, Source
 from advisor.goal import Objective
@@ -19,7 +19,9 @@ from advisor.measurement.records import LoadPoint
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
 from advisor.recommender.recommendation import NoiseFloor
 
+BASIS = "t interval of the noise floor"
 Figure = Callable[[LoadPoint], float | None]
+Starts = dict[tuple[str, int], tuple[tuple[float, ...], ...]]
 
 
 def throughput(point: LoadPoint) -> float | None:
@@ -59,12 +61,13 @@ class Arms:
     """Values of `figure` on every configuration of a study, by configuration hash and load.
 
     `starts[hash, load]` holds one tuple of values per engine start, in the order of the trials.
+    `noise` is pooled over repeats within and between starts, `within` over those within a start.
     """
 
     baseline: str
-    starts: dict[tuple[str, int], tuple[tuple[float, ...], ...]]
+    starts: Starts
     noise: NoiseFit
-    basis: str = field(default="t interval of the noise floor")
+    within: NoiseFit
 
     def values(self, config_hash: str, concurrency: int) -> tuple[float, ...]:
         """All repeats of all starts."""
@@ -90,18 +93,12 @@ class Arms:
             return None
         half = self.noise.half_width(len(before), len(after))
         half = math.hypot(half, (self.drift(concurrency) or 0.0) / 2)
-        counts = f"{len(after)} against {len(before)} points, {self.basis}"
+        counts = f"{len(after)} against {len(before)} points, {BASIS}"
         return _interval(_log_mean(after) - _log_mean(before), half, counts)
-
-    def within_noise(self, concurrency: int, better: str, other: str) -> bool:
-        """Whether two configurations cannot be told apart at this load."""
-        first, second = self.values(better, concurrency), self.values(other, concurrency)
-        half = self.noise.half_width(len(first), len(second))
-        return abs(_log_mean(first) - _log_mean(second)) <= half
 
     def _basis(self, values: Sequence[float]) -> str:
         count = len(values)
-        return f"{count} point{'s' if count > 1 else ''}, {self.basis}"
+        return f"{count} point{'s' if count > 1 else ''}, {BASIS}"
 
 
 def _log_mean(values: Sequence[float]) -> float:
@@ -144,10 +141,9 @@ def class_arms(evidence: StudyEvidence) -> dict[str, Arms]:
     """Pace of a single request, by class; the noise floor is pooled over the classes."""
     labels = sorted({item.label for _, point in usable_points(evidence) for item in point.classes})
     starts = {label: _starts(evidence, pace_of(label)) for label in labels}
-    groups = [_repeats(values) for by_load in starts.values() for values in by_load.values()]
-    noise = fit_noise(groups, TPOT_PRIOR)
+    noise, within = _noise(starts.values(), TPOT_PRIOR)
     return {
-        label: Arms(baseline=evidence.baseline.hash, starts=by_load, noise=noise)
+        label: Arms(baseline=evidence.baseline.hash, starts=by_load, noise=noise, within=within)
         for label, by_load in starts.items()
     }
 
@@ -155,8 +151,8 @@ def class_arms(evidence: StudyEvidence) -> dict[str, Arms]:
 def arms_of(evidence: StudyEvidence, figure: Figure, prior: NoisePrior) -> Arms:
     """The study's usable points read through `figure`."""
     starts = _starts(evidence, figure)
-    noise = fit_noise([_repeats(values) for values in starts.values()], prior)
-    return Arms(baseline=evidence.baseline.hash, starts=starts, noise=noise)
+    noise, within = _noise([starts], prior)
+    return Arms(baseline=evidence.baseline.hash, starts=starts, noise=noise, within=within)
 
 
 def usable_points(evidence: StudyEvidence) -> Iterator[tuple[TrialEvidence, LoadPoint]]:
@@ -183,9 +179,7 @@ def noise_floor(arms: Arms) -> NoiseFloor:
     )
 
 
-def _starts(
-    evidence: StudyEvidence, figure: Figure
-) -> dict[tuple[str, int], tuple[tuple[float, ...], ...]]:
+def _starts(evidence: StudyEvidence, figure: Figure) -> Starts:
     found: dict[tuple[str, int], dict[str, list[float]]] = {}
     for trial, point in usable_points(evidence):
         value = figure(point)
@@ -195,5 +189,10 @@ def _starts(
     return {key: tuple(map(tuple, by_trial.values())) for key, by_trial in found.items()}
 
 
-def _repeats(starts: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(itertools.chain(*starts))
+def _noise(tables: Iterable[Starts], prior: NoisePrior) -> tuple[NoiseFit, NoiseFit]:
+    """The noise over all repeats of a load, and over those within a start."""
+    groups = [starts for table in tables for starts in table.values()]
+    return (
+        fit_noise([tuple(itertools.chain(*starts)) for starts in groups], prior),
+        fit_noise(itertools.chain(*groups), prior),
+    )

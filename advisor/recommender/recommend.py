@@ -1,5 +1,6 @@
 """From everything a study measured to one recommendation."""
 
+import math
 from collections.abc import Iterable
 
 from advisor.errors import Unavailable
@@ -133,9 +134,9 @@ def _drift_warnings(evidence: StudyEvidence, arms: Arms) -> Iterable[str]:
     drift = arms.drift(evidence.goal.concurrency)
     if drift is None:
         yield "the baseline was started once: noise between starts is assumed, not measured"
-    elif abs(drift) > arms.noise.half_width(1, 1):
+    elif abs(drift) > arms.within.half_width(1, 1):
         yield (
-            f"the baseline's last start differs by {percent_text(1 + drift)} from its first:"
+            f"the baseline's last start differs by {percent_text(math.exp(drift))} from its first:"
             " more than repeats explain"
         )
 

@@ -7,6 +7,7 @@ import streamlit as st
 from advisor.states import DEPLOYMENT_OVER, DeploymentState
 from advisor.units import seconds_text
 from api.client import DeploymentView
+from dashboard.app import run
 from dashboard.listing import grid, newest, pick
 from dashboard.session import act, client, readable_errors
 from dashboard.settings import DashboardSettings
@@ -148,4 +149,4 @@ def _stop(item: DeploymentView) -> None:
 
 
 if __name__ == "__main__":
-    page()
+    run(page)

@@ -1,5 +1,9 @@
 """The recommendation: ranked configurations, verdicts, review, deployment."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
 import streamlit as st
 
 from advisor.recommender.recommendation import (
@@ -11,8 +15,8 @@ from advisor.recommender.recommendation import (
     VerdictKind,
 )
 from advisor.states import RecommendationState
-from advisor.units import seconds_text
 from api.client import RecommendationView
+from dashboard.app import run
 from dashboard.charts import ranking_chart
 from dashboard.listing import figure, newest, pick, table
 from dashboard.session import act, client, principal
@@ -34,17 +38,29 @@ from dashboard.wording import (
     words,
 )
 
-COLOURS = {
+Colour: TypeAlias = Literal["green", "red", "gray", "orange"]
+COLOURS: Mapping[VerdictKind, Colour] = {
     VerdictKind.HELPS: "green",
     VerdictKind.HURTS: "red",
     VerdictKind.NEUTRAL: "gray",
     VerdictKind.UNKNOWN: "orange",
     VerdictKind.NOT_APPLICABLE: "gray",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A review button and what is said when it worked."""
+
+    label: str
+    done: str
+    main: bool = False
+
+
 DECISIONS = {
-    "approve": ("Approve", "was approved"),
-    "request_changes": ("Request changes", "was sent back"),
-    "reject": ("Reject", "was rejected"),
+    "approve": Decision("Approve", "was approved.", main=True),
+    "request_changes": Decision("Request changes", "was sent back."),
+    "reject": Decision("Reject", "was rejected."),
 }
 
 
@@ -203,32 +219,31 @@ def _review(found: RecommendationView) -> None:
     if not principal().single_user:
         st.caption("Another person than the study's author has to approve.")
     titles = {item.config_hash: f"{item.rank}. {item.title}" for item in found.body.ranked}
+    if not titles:
+        st.info("The study measured no configuration that could be approved.")
+        return
     config_hash = st.selectbox(
         "Configuration", list(titles), format_func=lambda key: titles[key], key="review_config"
     )
-    if config_hash is None:
-        return
     st.caption(f"Configuration hash `{config_hash}`")
     comment = st.text_area("Comment", max_chars=4000, height=80)
     with st.container(horizontal=True):
-        for decision, (label, done) in DECISIONS.items():
-            kind = "primary" if decision == "approve" else "secondary"
-            asked = st.button(label, type=kind, key=decision)
-            if asked:
-                chosen, note = decision, f"{titles[config_hash]} {done}."
-                break
-        else:
-            return
-    act(
-        lambda: client().review(
-            found.id,
-            decision=chosen,
-            config_hash=config_hash,
-            recommendation_hash=found.hash,
-            comment=comment,
-        ),
-        plain(note),
-    )
+        asked = [decision for decision, button in DECISIONS.items() if _pressed(decision, button)]
+    if asked:
+        act(
+            lambda: client().review(
+                found.id,
+                decision=asked[0],
+                config_hash=config_hash,
+                recommendation_hash=found.hash,
+                comment=comment,
+            ),
+            f"{plain(titles[config_hash])} {DECISIONS[asked[0]].done}",
+        )
+
+
+def _pressed(decision: str, button: Decision) -> bool:
+    return st.button(button.label, type="primary" if button.main else "secondary", key=decision)
 
 
 def _deploy(found: RecommendationView) -> None:
@@ -264,4 +279,4 @@ def _deploy(found: RecommendationView) -> None:
 
 
 if __name__ == "__main__":
-    page()
+    run(page)

@@ -7,6 +7,7 @@ from advisor.states import STUDY_OVER, StudyState, TargetState, TrialState
 from advisor.techniques import TECHNIQUES
 from advisor.units import MILLISECONDS_PER_S, seconds_text
 from api.client import StudySummary, StudyView, TargetView, WorkloadView
+from dashboard.app import run
 from dashboard.listing import grid, newest, pick, show
 from dashboard.session import act, client, readable_errors, say
 from dashboard.settings import DashboardSettings
@@ -90,14 +91,12 @@ def _create(workloads: list[WorkloadView], targets: list[TargetView]) -> None:
 def _goal() -> Goal:
     """Objective, load and limits from the form; empty limits do not bind."""
     cells = st.columns(4)
-    objective = cells[0].selectbox(
-        "Objective", list(Objective), format_func=lambda item: str(item.value)
-    )
+    objective = cells[0].selectbox("Objective", [item.value for item in Objective])
     concurrency = cells[1].number_input("Requests in flight", min_value=1, max_value=1024, value=16)
     first = cells[2].number_input("First token p95 limit (ms)", min_value=1.0, value=None)
     each = cells[3].number_input("Per token p95 limit (ms)", min_value=0.1, value=None)
     return Goal(
-        objective=objective,
+        objective=Objective(objective),
         concurrency=concurrency,
         ttft_p95_s=None if first is None else first / MILLISECONDS_PER_S,
         tpot_p95_s=None if each is None else each / MILLISECONDS_PER_S,
@@ -181,4 +180,4 @@ def _headline(study: StudyView) -> str:
 
 
 if __name__ == "__main__":
-    page()
+    run(page)

@@ -7,6 +7,7 @@ from advisor.llm import ModelShape
 from advisor.serving import FunctionalSettings
 from advisor.states import TargetState
 from api.client import DeviceView, EngineView, TargetView
+from dashboard.app import run
 from dashboard.listing import figure, grid, newest, pick, show, table
 from dashboard.session import client, readable_errors, say
 from dashboard.settings import DashboardSettings
@@ -234,4 +235,4 @@ def _machinery(engines: list[EngineView], devices: list[DeviceView]) -> None:
 
 
 if __name__ == "__main__":
-    page()
+    run(page)

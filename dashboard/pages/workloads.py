@@ -8,6 +8,7 @@ from advisor.states import TargetState
 from advisor.traffic.trace import ClassSummary, Quantiles, TraceReport, TrafficSummary
 from advisor.units import seconds_text
 from api.client import TargetView, WorkloadView
+from dashboard.app import run
 from dashboard.charts import lengths_chart
 from dashboard.listing import figure, grid, newest, pick, show, table
 from dashboard.session import act, client, readable_errors, say
@@ -239,4 +240,4 @@ def _missing(name: str, summary: TrafficSummary) -> str:
 
 
 if __name__ == "__main__":
-    page()
+    run(page)

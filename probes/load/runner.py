@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 from advisor.errors import EngineFailed
@@ -16,6 +17,8 @@ from probes.load.plan import LoadPlan
 
 _POLL_S = 0.1
 _GRACE_S = 5.0
+# Where the package lies, so that its module is found wherever this process was started.
+_ROOT = Path(__file__).resolve().parents[2]
 
 Line = bytes | None
 
@@ -33,7 +36,11 @@ def run_load(
     """
     argv = guardian.command([sys.executable, "-m", "probes.load"], grace_s=_GRACE_S)
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        argv,
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         lines: queue.Queue[Line] = queue.Queue()
         errors: list[bytes] = []

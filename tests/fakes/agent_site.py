@@ -7,26 +7,39 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from advisor.canonical import digest
 from advisor.goal import Goal
 from advisor.serving import FunctionalSettings, ServingConfig
+from advisor.states import StudyState
 from advisor.traffic.columns import requests_to_parquet
 from advisor.traffic.summary import summarise
 from advisor.traffic.trace import Request, RequestKind, TraceReport
-from db import engines, identity, studies, targets, workloads
+from db import deployments, engines, identity, recommendations, studies, targets, workloads
 from db.identity import Principal, utc_now
+from db.recommendations import Decision, NewReview
 from db.session import Sessions, transaction
 from db.studies import NewStudy
-from db.tables import DeviceRow, EngineRow
+from db.tables import (
+    DeploymentRow,
+    DeviceRow,
+    EngineRow,
+    EngineRunRow,
+    RecommendationRow,
+    StudyRow,
+    TargetRow,
+)
 from db.targets import NewTarget
 from db.workloads import NewWorkload
+from probes.vllm.processes import find_engines
+from tests.fakes.findings import recommendation
 from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
 
 LAUNCHER = Path(__file__).resolve().parent / "planted_engine.py"
@@ -184,7 +197,7 @@ class AgentSite:
                 except subprocess.TimeoutExpired:
                     agent.kill()
 
-    def wait(self, what: str, found: Callable[[], bool], limit_s: float = 60.0) -> None:
+    def wait(self, what: str, found: Callable[[], bool], limit_s: float = 240.0) -> None:
         """Poll until `found`; on failure the agents' logs are part of the message."""
         deadline_s = time.monotonic() + limit_s
         while not found():
@@ -272,8 +285,18 @@ class AgentSite:
             )
             return row.id
 
-    def study(self, target_id: uuid.UUID, workload_id: uuid.UUID) -> uuid.UUID:
+    def study(
+        self, target_id: uuid.UUID, workload_id: uuid.UUID, techniques: Sequence[str] | None = None
+    ) -> uuid.UUID:
         """A queued study at concurrency 4 with 12 requests per point."""
+        with transaction(self.sessions) as session:
+            row = self._new_study(session, target_id, workload_id)
+            row.techniques = None if techniques is None else list(techniques)
+            return row.id
+
+    def _new_study(
+        self, session: Session, target_id: uuid.UUID, workload_id: uuid.UUID
+    ) -> StudyRow:
         new = NewStudy(
             project_id=self.project_id,
             name="study",
@@ -285,17 +308,70 @@ class AgentSite:
             requests_per_point=12,
             seed=7,
         )
-        with transaction(self.sessions) as session:
-            row = studies.create(
-                session,
-                new,
-                created_by=self.who.user_id,
-                actor=self.who.actor,
-                now=utc_now(),
-            )
-            return row.id
+        return studies.create(
+            session, new, created_by=self.who.user_id, actor=self.who.actor, now=utc_now()
+        )
 
     def study_state(self, study_id: uuid.UUID) -> str:
         """The study's state now."""
         with transaction(self.sessions) as session:
             return studies.one(session, study_id, None).state
+
+    def approved(self, target_id: uuid.UUID, workload_id: uuid.UUID) -> RecommendationRow:
+        """A recommendation of a finished study, whose first configuration was approved."""
+        with transaction(self.sessions) as session:
+            study = self._new_study(session, target_id, workload_id)
+            study.state = StudyState.DONE.value
+            body = recommendation(str(study.id))
+            row = recommendations.create(session, study, body, now=utc_now())
+            recommendations.review(
+                session,
+                row.id,
+                None,
+                NewReview(
+                    decision=Decision.APPROVE,
+                    config_hash=body.best.config_hash,
+                    recommendation_hash=row.hash,
+                    comment="",
+                ),
+                reviewer=self.who,
+                now=utc_now(),
+                single_user=True,
+            )
+            return row
+
+    def deploy(self, name: str, approved: RecommendationRow, drain_s: float = 5.0) -> uuid.UUID:
+        """Want the approved configuration served."""
+        with transaction(self.sessions) as session:
+            row = deployments.create(
+                session,
+                name=name,
+                recommendation_id=approved.id,
+                config_hash=approved.body.best.config_hash,
+                principal=self.who,
+                now=utc_now(),
+                drain_s=drain_s,
+            )
+            return row.id
+
+    def deployment(self, deployment_id: uuid.UUID) -> DeploymentRow:
+        """The deployment's row now."""
+        with transaction(self.sessions) as session:
+            return deployments.one(session, deployment_id, None)
+
+    def wait_deployment(self, deployment_id: uuid.UUID, state: str) -> DeploymentRow:
+        """The row once it is in `state`."""
+        self.wait(
+            f"the deployment is {state}",
+            lambda: self.deployment(deployment_id).state == state,
+        )
+        return self.deployment(deployment_id)
+
+    def runs(self) -> list[EngineRunRow]:
+        """All engine runs, oldest first."""
+        with transaction(self.sessions) as session:
+            return list(session.scalars(select(EngineRunRow).order_by(EngineRunRow.created_at)))
+
+    def engines_left(self) -> int:
+        """Processes that carry the token of any run."""
+        return len(find_engines({run.token for run in self.runs()}))

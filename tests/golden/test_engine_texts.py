@@ -19,8 +19,9 @@ GOLDENS = Path(__file__).parent / "engine"
 FAILURES = {
     "invalid-block-size": (FailureKind.INVALID_SETTING, "block_size", None),
     "invalid-choice": (FailureKind.INVALID_SETTING, None, None),
-    "kv-cache-too-small": (FailureKind.NO_KV_MEMORY, None, None),
+    "kv-cache-too-small": (FailureKind.NO_KV_MEMORY, "max_model_len", 1920),
     "max-model-len-over-derived": (FailureKind.INVALID_SETTING, "max_model_len", 8192),
+    "not-enough-memory": (FailureKind.NO_KV_MEMORY, None, None),
     "port-in-use": (FailureKind.PORT_IN_USE, None, None),
     "unknown-model": (FailureKind.MODEL_NOT_FOUND, None, None),
     "weights-truncated": (FailureKind.BAD_WEIGHTS, None, None),

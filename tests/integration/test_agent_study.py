@@ -3,6 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,7 @@ def test_two_studies_on_one_device_do_not_overlap(site: AgentSite) -> None:
 
     assert states == [StudyState.DONE, StudyState.DONE]
     assert len({run.trial_id for run in found}) == sum(len(trials_of(site, s)) for s in both)
-    for earlier, later in zip(found, found[1:], strict=False):
+    for earlier, later in pairwise(found):
         assert earlier.ended_at is not None
         assert earlier.ended_at <= later.created_at
 

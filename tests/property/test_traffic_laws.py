@@ -172,6 +172,7 @@ def test_replay_equals_the_rule_applied_by_comparing_everything(
     assert found.per_position == tuple(survived)
 
 
+@settings(max_examples=50)
 @given(st.lists(ids, max_size=8), st.integers(1, 4))
 def test_a_cache_of_finer_blocks_never_serves_less(
     prompts: list[tuple[int, ...]], size: int
@@ -184,6 +185,7 @@ def test_a_cache_of_finer_blocks_never_serves_less(
     assert all(hit < max(1, len(prompt)) for hit, prompt in zip(fine, prompts, strict=True))
 
 
+@settings(max_examples=40)
 @given(samples(), st.integers(1, 6), st.integers(0, 5), st.floats(0, 30))
 def test_a_subset_holds_its_limits_and_the_larger_one_its_classes(
     sample: tuple[tuple[Request, ...], TokenColumns], size: int, seed: int, mean: float

@@ -48,7 +48,7 @@ def test_what_was_stored_is_what_is_read(value: object) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_this_version_writes_what_it_saved(kind: str, update_golden: bool) -> None:
+def test_this_version_writes_what_it_saved(kind: str, *, update_golden: bool) -> None:
     """A changed form needs a new schema version and an upcaster from the saved one."""
     file = SAVED / f"{kind}.{schema_version(kind)}.json"
     if update_golden:

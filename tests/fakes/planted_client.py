@@ -1,0 +1,255 @@
+"""`api.client.Client` without a service: what pages ask is answered from lists in memory.
+
+Its public methods have the real client's names and signatures (a test compares them).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from advisor.errors import RooftuneError
+from advisor.goal import Goal
+from advisor.serving import FunctionalSettings, Levers
+from advisor.states import DeploymentState, StudyState, TargetState
+from advisor.traffic.trace import TrafficSummary
+from api.client import (
+    Answer,
+    ApiProblem,
+    AuditView,
+    DeploymentView,
+    DeviceView,
+    EngineView,
+    EventView,
+    Health,
+    KeyCreated,
+    Page,
+    PrincipalView,
+    ProjectView,
+    RecommendationView,
+    StudySummary,
+    StudyView,
+    TargetView,
+    UserView,
+    WorkloadView,
+)
+from api.errors import problem_of
+from tests.fakes import planted_world, views
+
+T = TypeVar("T")
+HEALTHY = Health(status="ok", checks={})
+
+
+def _page(items: Sequence[T]) -> Page[T]:
+    return Page(items=tuple(items), next=None)
+
+
+@dataclass(slots=True)
+class PlantedClient:
+    """Answers from its lists and remembers in `asked` what it was told to change.
+
+    A `refusal` is raised by the next change, as the service would answer it.
+    """
+
+    uploads: list[WorkloadView] = field(default_factory=list)
+    known_targets: list[TargetView] = field(default_factory=list)
+    known_studies: list[StudyView] = field(default_factory=list)
+    found: list[RecommendationView] = field(default_factory=list)
+    served: list[DeploymentView] = field(default_factory=list)
+    caller: PrincipalView = field(default_factory=views.principal)
+    asked: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    refusal: RooftuneError | None = None
+    closed: bool = False
+
+    def _change(self, action: str, **told: object) -> None:
+        if self.refusal is not None:
+            raise ApiProblem(problem_of(self.refusal))
+        self.asked.append((action, told))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def health(self) -> Health:
+        return HEALTHY
+
+    def ready(self) -> Health:
+        return HEALTHY
+
+    def whoami(self) -> PrincipalView:
+        return self.caller
+
+    def projects(self) -> Page[ProjectView]:
+        return _page(self.caller.projects)
+
+    def create_project(self, name: str) -> ProjectView:
+        self._change("create_project", name=name)
+        return self.caller.projects[0]
+
+    def create_user(self, name: str, role: str) -> UserView:
+        self._change("create_user", name=name, role=role)
+        return UserView(id=views.identifier(8), name=name, role=role, created_at=views.BEGIN)
+
+    def create_key(
+        self, user_id: str, label: str, *, expires_at: datetime | None = None
+    ) -> KeyCreated:
+        raise NotImplementedError
+
+    def revoke_key(self, key_id: str) -> None:
+        self._change("revoke_key", key_id=key_id)
+
+    def audit(self, *, limit: int = 50, cursor: str | None = None) -> Page[AuditView]:
+        return _page(())
+
+    def upload_workload(
+        self,
+        source: Path | bytes,
+        *,
+        name: str,
+        filename: str | None = None,
+        target_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> WorkloadView:
+        self._change("upload_workload", name=name, filename=filename, target_id=target_id)
+        content = source if isinstance(source, bytes) else source.read_bytes()
+        number = 100 + len(self.uploads)
+        try:
+            made = views.workload(content, name=name, filename=filename or name, number=number)
+        except RooftuneError as error:
+            raise ApiProblem(problem_of(error)) from error
+        self.uploads.insert(0, made)
+        return made
+
+    def workloads(self, *, limit: int = 50, cursor: str | None = None) -> Page[WorkloadView]:
+        return _page(self.uploads)
+
+    def workload(self, workload_id: str) -> WorkloadView:
+        return next(item for item in self.uploads if item.id == workload_id)
+
+    def workload_summary(self, workload_id: str, target_id: str | None = None) -> TrafficSummary:
+        counted = planted_world.summary()
+        return counted if target_id else self.workload(workload_id).summary
+
+    def delete_workload(self, workload_id: str) -> None:
+        self._change("delete_workload", workload_id=workload_id)
+        self.uploads = [item for item in self.uploads if item.id != workload_id]
+
+    def engines(self, *, limit: int = 50, cursor: str | None = None) -> Page[EngineView]:
+        return _page([views.engine()])
+
+    def devices(self, *, limit: int = 50, cursor: str | None = None) -> Page[DeviceView]:
+        return _page([views.device()])
+
+    def create_target(
+        self,
+        *,
+        name: str,
+        model: str,
+        engine_id: str | None = None,
+        device_class: str | None = None,
+        functional: FunctionalSettings | None = None,
+        idempotency_key: str | None = None,
+    ) -> TargetView:
+        self._change("create_target", name=name, model=model, functional=functional)
+        made = replace(views.target(TargetState.PENDING), id=views.identifier(200), name=name)
+        self.known_targets.insert(0, made)
+        return made
+
+    def targets(self, *, limit: int = 50, cursor: str | None = None) -> Page[TargetView]:
+        return _page(self.known_targets)
+
+    def target(self, target_id: str) -> TargetView:
+        return next(item for item in self.known_targets if item.id == target_id)
+
+    def create_study(  # noqa: PLR0913  (the real client's)
+        self,
+        *,
+        name: str,
+        workload_id: str,
+        target_id: str,
+        goal: Goal | None = None,
+        baseline: Levers | None = None,
+        techniques: Sequence[str] | None = None,
+        budget_s: float = 1800.0,
+        requests_per_point: int = 48,
+        seed: int = 0,
+        idempotency_key: str | None = None,
+    ) -> StudyView:
+        self._change("create_study", name=name, goal=goal, techniques=techniques, budget_s=budget_s)
+        made = replace(views.running_study(), name=name, state=StudyState.QUEUED, trials=())
+        self.known_studies.insert(0, made)
+        return made
+
+    def studies(self, *, limit: int = 50, cursor: str | None = None) -> Page[StudySummary]:
+        return _page(self.known_studies)
+
+    def study(self, study_id: str) -> StudyView:
+        return next(item for item in self.known_studies if item.id == study_id)
+
+    def cancel_study(self, study_id: str) -> StudyView:
+        self._change("cancel_study", study_id=study_id)
+        self.known_studies = [
+            replace(item, cancel_requested=True) if item.id == study_id else item
+            for item in self.known_studies
+        ]
+        return self.study(study_id)
+
+    def study_events(self, study_id: str, last_id: int = 0) -> Iterator[EventView]:
+        return iter(())
+
+    def recommendations(
+        self, study_id: str | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[RecommendationView]:
+        return _page(self.found)
+
+    def recommendation(self, recommendation_id: str) -> RecommendationView:
+        return next(item for item in self.found if item.id == recommendation_id)
+
+    def review(
+        self,
+        recommendation_id: str,
+        *,
+        decision: str,
+        config_hash: str,
+        recommendation_hash: str,
+        comment: str = "",
+    ) -> RecommendationView:
+        self._change(
+            "review",
+            decision=decision,
+            config_hash=config_hash,
+            recommendation_hash=recommendation_hash,
+            comment=comment,
+        )
+        review = views.review(decision, config_hash, comment=comment)
+        self.found = [views.recommendation((*self.found[0].reviews, review))]
+        return self.found[0]
+
+    def deploy(
+        self,
+        *,
+        name: str,
+        recommendation_id: str,
+        config_hash: str,
+        idempotency_key: str | None = None,
+    ) -> DeploymentView:
+        self._change("deploy", name=name, config_hash=config_hash)
+        self.served = [views.deployment(DeploymentState.PENDING)]
+        return self.served[0]
+
+    def deployments(self, *, limit: int = 50, cursor: str | None = None) -> Page[DeploymentView]:
+        return _page(self.served)
+
+    def deployment(self, deployment_id: str) -> DeploymentView:
+        return next(item for item in self.served if item.id == deployment_id)
+
+    def stop_deployment(self, deployment_id: str) -> DeploymentView:
+        self._change("stop_deployment", deployment_id=deployment_id)
+        self.served = [replace(self.served[0], state=DeploymentState.DRAINING, wanted="stopped")]
+        return self.served[0]
+
+    def ask(self, url: str, question: str, *, model: str, max_tokens: int = 256) -> Answer:
+        self._change("ask", url=url, question=question, model=model)
+        return Answer(
+            text="Paris *is* the answer.", prompt_tokens=12, output_tokens=7, finish_reason="stop"
+        )

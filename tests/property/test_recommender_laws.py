@@ -1,0 +1,135 @@
+"""Laws of verdicts and ranking, on synthetic candidates and on one planted study."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.goal import Goal
+from advisor.recommender.evidence import StudyEvidence
+from advisor.recommender.ranking import Candidate, ordering, ranked
+from advisor.recommender.recommendation import VerdictKind
+from advisor.recommender.screening import effect_of
+from advisor.recommender.verdict import kind_of
+from advisor.serving import LeverValue, ServingConfig
+from advisor.techniques import TECHNIQUES, Sense
+from tests.fakes.planted_world import World, estimate, study
+
+LEVERS: tuple[tuple[str, LeverValue], ...] = (
+    ("max_num_seqs", 8),
+    ("block_size", 16),
+    ("dtype", "float32"),
+)
+limits = st.floats(1e-3, 1e2)
+candidates = st.builds(
+    lambda score, overrides, excess, number: Candidate(
+        config=ServingConfig().changed(
+            {**dict(LEVERS[:overrides]), "max_num_batched_tokens": number}
+        ),
+        title="",
+        score=score,
+        points=1,
+        throughput=estimate(score, score, score),
+        gain=estimate(1, 1, 1),
+        ttft_p95_s=None,
+        tpot_p95_s=None,
+        excess=excess,
+    ),
+    st.floats(1, 100),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 0.0, 0.2, float("inf")]),
+    st.integers(1, 10_000),
+)
+ratios = st.tuples(st.floats(0.2, 5), st.floats(0, 2), st.floats(0, 2)).map(
+    lambda drawn: estimate(drawn[0], drawn[0] / (1 + drawn[1]), drawn[0] * (1 + drawn[2]))
+)
+
+
+@cache
+def measured() -> StudyEvidence:
+    """One study of the usual world."""
+    return study(World())
+
+
+def distinct(found: list[Candidate]) -> list[Candidate]:
+    """One candidate per configuration."""
+    return list({item.config.hash: item for item in found}.values())
+
+
+@given(st.lists(candidates, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_of_candidates_does_not_matter(found: list[Candidate], shuffler: object) -> None:
+    """The ranking is a function of the set."""
+    unique = distinct(found)
+    shuffled = list(unique)
+    shuffler.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    assert ordering(shuffled, lambda *counts: 0.02 * len(counts)) == ordering(
+        unique, lambda *counts: 0.02 * len(counts)
+    )
+
+
+@given(st.lists(candidates, min_size=1, max_size=6), candidates)
+def test_another_candidate_never_worsens_the_best_beyond_the_noise(
+    found: list[Candidate], other: Candidate
+) -> None:
+    """It may be simpler and tied, never told apart as worse."""
+    unique = distinct(found)
+    best = ordering(unique, lambda *counts: 0.02 * len(counts))[0]
+    after = ordering(distinct([*unique, other]), lambda *counts: 0.02 * len(counts))[0]
+
+    assert after.excess <= best.excess or after.config == other.config
+    if best.feasible:
+        assert after.score >= best.score * 0.96
+
+
+@given(st.lists(candidates, min_size=1, max_size=6))
+def test_what_breaks_a_limit_is_never_above_what_keeps_all(found: list[Candidate]) -> None:
+    """The goal's limits come before its objective, and every candidate has a place."""
+    unique = distinct(found)
+    order = ordering(unique, lambda *counts: 0.02 * len(counts))
+    excess = [item.excess for item in order]
+
+    assert len(order) == len(unique)
+    assert excess == sorted(excess)
+
+
+@given(limits, limits, st.floats(0.1, 1))
+def test_a_tighter_limit_never_makes_more_feasible(
+    ttft_s: float, tpot_s: float, factor: float
+) -> None:
+    """Feasible sets shrink."""
+    loose = Goal(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
+    tight = Goal(ttft_p95_s=ttft_s * factor, tpot_p95_s=tpot_s * factor)
+    kept = [
+        {
+            item.config_hash
+            for item in ranked(replace(measured(), goal=goal), TECHNIQUES)
+            if item.feasible
+        }
+        for goal in (loose, tight)
+    ]
+
+    assert kept[1] <= kept[0]
+
+
+@given(ratios)
+def test_having_and_lacking_a_technique_are_inverse(ratio: object) -> None:
+    """An effect above 1 means that the technique helps, however it was toggled."""
+    found = estimate(ratio.value, ratio.low, ratio.high)  # type: ignore[attr-defined]
+    for technique in TECHNIQUES:
+        gain = effect_of(technique, found)
+        inverse = technique.sense is Sense.REMOVED
+
+        assert gain.value == pytest.approx(1 / found.value if inverse else found.value)
+        assert gain.low <= gain.value <= gain.high
+
+
+@given(ratios, st.floats(1, 2))
+def test_a_wider_interval_never_turns_doubt_into_a_claim(ratio: object, factor: float) -> None:
+    """From unknown to helps or hurts only by narrowing."""
+    found = estimate(ratio.value, ratio.low, ratio.high)  # type: ignore[attr-defined]
+    wider = estimate(found.value, found.low / factor, found.high * factor)
+
+    assert kind_of(wider) in {kind_of(found), VerdictKind.UNKNOWN}
