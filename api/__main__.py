@@ -15,6 +15,7 @@ STREAM_GRACE_S = 3
 def main() -> None:
     """Serve until told to stop; event streams get a short while to end."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # each /readyz would be two lines
     settings = ApiSettings()
     # Uploads that are on their way in spool to nameless files here, not in the system's folder.
     tempfile.tempdir = str(spool_of(settings).absolute())

@@ -212,7 +212,7 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
     """
     sample = resources.files("samples") / SAMPLE
     clock = Clock()
-    with _progress(console) as progress, Supervisor(data_dir=data_dir, notify=progress.log) as up:
+    with _progress(console) as progress, Supervisor(data_dir=data_dir, notify=progress.say) as up:
         with clock.part("service"):
             up.wait_ready()
         with Client(up.urls.api, up.key) as client:
@@ -222,7 +222,7 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
             with clock.part("answer"):
                 answer = ask(deployment.url, up.key)
             progress.stop()
-            summary = {
+            summary: dict[str, object] = {
                 "study_id": study.id,
                 "workload": {"id": study.workload_id, "digest": found.body.workload_digest},
                 "recommendation_hash": found.hash,
@@ -285,6 +285,6 @@ def _progress(console: Console) -> "_LoggingProgress":
 class _LoggingProgress(Progress):
     """Progress bars that can say a line above themselves."""
 
-    def log(self, line: str) -> None:
+    def say(self, line: str) -> None:
         """One line above the bars."""
         self.console.print(line)

@@ -85,7 +85,7 @@ def spool_of(settings: ApiSettings) -> Path:
 
 def read_upload(file: BinaryIO, *, filename: str, limits: Limits, spool: Path) -> Intake:
     """Read a traffic file; a bad one raises what it deserves (`NoUsableRows`, ...)."""
-    frames = _run(["read", "--filename", filename], file, limits, spool)
+    frames = _run(["read", f"--filename={_plain(filename)}"], file, limits, spool)
     facts = _facts(next(frames, b""), limits)
     return Intake(
         report=read(json.dumps(facts["report"]), TraceReport),
@@ -115,6 +115,11 @@ def count_tokens(
             summary=read(json.dumps(facts["summary"]), TrafficSummary),
             body=next(frames),
         )
+
+
+def _plain(filename: str) -> str:
+    """A file name as an argument: what does not print is left out."""
+    return "".join(letter for letter in filename if letter.isprintable())[:200] or "upload"
 
 
 def _run(options: Sequence[str], given: BinaryIO, limits: Limits, spool: Path) -> Iterator[bytes]:

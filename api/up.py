@@ -230,6 +230,8 @@ class Supervisor:
         without_database = {
             name: value for name, value in environment.items() if "DATABASE_URL" not in name
         }
+        if self.settings.single_user:  # nobody else is on this machine: no need to sign in
+            without_database.setdefault("ROOFTUNE_KEY_FILE", str(self.key_file))
 
         def plan(name: str, argv: list[str], health_url: str | None, grace_s: float) -> Plan:
             return Plan(

@@ -58,7 +58,7 @@ def show(noun: str, identifier: str) -> None:
 def table(rows: Sequence[Mapping[str, str]]) -> None:
     """A short table whose cells wrap; cell text is never Markdown."""
     if rows:
-        escaped = [{name: plain(cell) for name, cell in row.items()} for row in rows]
+        escaped = [{plain(name): plain(cell) for name, cell in row.items()} for row in rows]
         st.table(escaped, border="horizontal", hide_index=True)
 
 

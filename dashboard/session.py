@@ -102,9 +102,10 @@ def _choose_project(settings: DashboardSettings, who: PrincipalView) -> None:
     now = settings.project if settings.project in known else ANY_PROJECT
 
     def changed() -> None:
-        chosen = st.session_state["project"] or None
-        client().close()
-        _sign_in(settings, st.session_state[KEY], chosen)
+        before = client()
+        with readable_errors():
+            _sign_in(settings, st.session_state[KEY], st.session_state["project"] or None)
+            before.close()
 
     st.selectbox(
         "Project",

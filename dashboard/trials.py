@@ -34,7 +34,8 @@ def show_trials(study: StudyView) -> None:
     if rows:
         st.caption(
             "Throughput in output tokens per second with its interval. A prediction was computed"
-            f" before the first probe. The goal is about {_loads(study.goal)}."
+            f" before the first probe ({plain(joined(_origins(study)))}). The goal is about"
+            f" {_loads(study.goal)}."
         )
     for trial in study.trials:
         if trial.points or trial.runs:
@@ -65,6 +66,12 @@ def show_plan(plans: Sequence[TrialPlan]) -> None:
         )
 
 
+def _origins(study: StudyView) -> list[str]:
+    """Where the predictions come from, each origin once."""
+    found = [rate for trial in study.trials for _, rate in trial.plan.predicted]
+    return list(dict.fromkeys(origin_text(rate) for rate in found))
+
+
 def _loads(goal: Goal) -> str:
     return f"{goal.concurrency} request{'s' if goal.concurrency > 1 else ''} in flight"
 
@@ -83,7 +90,6 @@ def _rows(trial: TrialView) -> list[dict[str, str]]:
             "state": words(trial.state),
             "in flight": str(load),
             "predicted": rate_text(predicted.get(load)),
-            "predicted by": origin_text(predicted.get(load)),
             "measured": _measured(trial, load),
             "what went wrong": _failure(trial),
         }

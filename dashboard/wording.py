@@ -9,7 +9,7 @@ from advisor.hardware import DeviceFacts
 from advisor.recommender.explain import interval_text
 from advisor.serving import LeverValue, NgramSpeculation
 from advisor.traffic.trace import Quantiles
-from advisor.units import GB, bytes_text, seconds_text
+from advisor.units import GB, bytes_text, percent_text, seconds_text
 
 NOT_MEASURED = "not measured"
 NOT_MEASURABLE = "not measurable"
@@ -79,7 +79,9 @@ def rate_text(rate: Estimate | None) -> str:
 
 def gain_text(gain: Estimate | None) -> str:
     """A ratio as a signed change with its interval."""
-    return NOT_MEASURED if gain is None else interval_text(gain)
+    if gain is None:
+        return NOT_MEASURED
+    return percent_text(gain.value) if gain.low == gain.high else interval_text(gain)
 
 
 def milliseconds_text(duration: Estimate | None) -> str:
@@ -109,7 +111,7 @@ def setting_text(value: LeverValue) -> str:
     return str(value)
 
 
-def overrides_text(overrides: Mapping[str, LeverValue] | Mapping[str, str]) -> str:
+def overrides_text(overrides: Mapping[str, LeverValue]) -> str:
     """What a configuration sets away from vLLM's defaults."""
     parts = [f"{name} = {setting_text(value)}" for name, value in overrides.items()]
     return ", ".join(parts) or "vLLM's defaults"

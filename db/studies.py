@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from advisor.errors import NotFound, Unavailable
@@ -45,7 +45,10 @@ OVER = tuple(state.value for state in STUDY_OVER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewStudy:
-    """What to find out: a workload on a target, for a goal, within a budget in seconds."""
+    """What to find out: a workload on a target, for a goal, within a budget in seconds.
+
+    `techniques` are the keys to test; None means every technique.
+    """
 
     project_id: uuid.UUID
     name: str
@@ -56,6 +59,7 @@ class NewStudy:
     budget_s: float
     requests_per_point: int
     seed: int
+    techniques: tuple[str, ...] | None = None
 
 
 def create(
@@ -79,6 +83,7 @@ def create(
         budget_s=new.budget_s,
         requests_per_point=new.requests_per_point,
         seed=new.seed,
+        techniques=None if new.techniques is None else list(new.techniques),
         state=StudyState.QUEUED.value,
         progress=0.0,
         cancel_requested=False,
@@ -153,6 +158,15 @@ def claim_work(session: Session, *, device: DeviceRow, now: datetime) -> StudyRo
         taken.started_at = now
         session.flush()
     return taken
+
+
+def waiting(session: Session, device: DeviceRow) -> list[StudyRow]:
+    """Unfinished studies that this device began or may begin, oldest first; nothing is claimed."""
+    free = and_(StudyRow.device_id.is_(None), StudyRow.device_class == device.device_class)
+    query = select(StudyRow).where(
+        StudyRow.state.not_in(OVER), or_(StudyRow.device_id == device.id, free)
+    )
+    return list(session.scalars(query.order_by(StudyRow.created_at, StudyRow.id)))
 
 
 def transition(
@@ -280,6 +294,7 @@ def evidence(session: Session, study_id: uuid.UUID) -> StudyEvidence:
         workload_digest=workload.digest,
         model_digest=target.model_digest,
         engine_version=engine.version,
+        techniques=None if study.techniques is None else tuple(study.techniques),
     )
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from procrastinate import App, JobContext, PsycopgConnector, RetryStrategy
 from procrastinate.exceptions import ConnectorException, ProcrastinateException
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -80,24 +82,37 @@ class WakeupListener:
         while not self._stopping.is_set():
             try:
                 asyncio.run(self._listen(on_wake))
-            except (ProcrastinateException, ConnectionError) as error:
+            except (ProcrastinateException, PoolTimeout, ConnectionError) as error:
                 log.warning("wake-up listener reconnects: %s", type(error).__name__)
                 self._stopping.wait(RECONNECT_S)
 
     async def _listen(self, on_wake: Callable[[str], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._work = asyncio.create_task(self._serve(on_wake))
-        if self._stopping.is_set():  # stop came before there was a task to cancel
-            self._work.cancel()
-        try:
-            await self._work
-        except asyncio.CancelledError:
-            if not self._stopping.is_set():
-                raise
+        # The pool is ours and is open before anything can be cancelled: a pool that is cancelled
+        # while it opens leaves tasks behind that do not end.
+        pool = AsyncConnectionPool(
+            self._url,
+            min_size=1,
+            max_size=4,
+            open=False,
+            check=AsyncConnectionPool.check_connection,
+            kwargs={"connect_timeout": 10, "application_name": "rooftune wake-ups"},
+        )
+        async with pool:
+            self._work = asyncio.create_task(self._serve(pool, on_wake))
+            if self._stopping.is_set():  # stop came before there was a task to cancel
+                self._work.cancel()
+            try:
+                await self._work
+            except asyncio.CancelledError:
+                if not self._stopping.is_set():
+                    raise
 
-    async def _serve(self, on_wake: Callable[[str], None]) -> None:
+    async def _serve(
+        self, pool: AsyncConnectionPool[AsyncConnection], on_wake: Callable[[str], None]
+    ) -> None:
         app = self._app(on_wake)
-        async with app.open_async():
+        async with app.open_async(pool):
             await self._adopt_stalled(app)
             await app.run_worker_async(
                 queues=[*self._topics, self._tick_queue],
@@ -117,13 +132,7 @@ class WakeupListener:
                 log.info("another worker took a stalled job back first")
 
     def _app(self, on_wake: Callable[[str], None]) -> App:
-        connector = PsycopgConnector(
-            conninfo=self._url,
-            min_size=1,
-            max_size=4,
-            kwargs={"connect_timeout": 10, "application_name": "rooftune wake-ups"},
-        )
-        app = App(connector=connector)
+        app = App(connector=PsycopgConnector())
         again = RetryStrategy(max_attempts=5, wait=1, exponential_wait=2)
 
         @app.task(name=TASK, retry=again, pass_context=True)

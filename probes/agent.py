@@ -2,13 +2,15 @@
 
 import logging
 import threading
+import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
 from advisor.errors import RooftuneError, StateConflict, Unavailable
 from advisor.states import DEPLOYMENT_OVER, STUDY_OVER, DeploymentState, StudyState, TargetState
-from db import deployments, studies, targets
+from db import deployments, devices, studies, targets
 from db.session import transaction
 from probes.deployments import Deployments
 from probes.inspection import inspect_next
@@ -16,6 +18,7 @@ from probes.study import Advance
 from probes.workplace import Workplace
 
 WATCH_S = 1.0
+SEEN_EVERY_S = 10.0
 PATIENCE = 5  # turns that may find the database away before the job in hand is given up
 LEASE = "device lease"
 LOG = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Agent:
         self.job: Job | None = None
         self.unavailable = 0
         self.told: set[UUID] = set()
+        self.seen_s = -SEEN_EVERY_S
 
     def run(self) -> None:
         """Until `stop`: look, do one thing, look again. Ends with no engine of ours left."""
@@ -73,8 +77,16 @@ class Agent:
         self.unavailable = 0
         return pause_s
 
+    def show_alive(self) -> None:
+        """Tell now and then that this device has an agent."""
+        if time.monotonic() - self.seen_s >= SEEN_EVERY_S:
+            with transaction(self.place.sessions) as session:
+                devices.seen(session, self.place.device.id, self.place.now())
+            self.seen_s = time.monotonic()
+
     def turn(self) -> float:
         """One thing of the first kind that has work; 0 when there may be more."""
+        self.show_alive()
         place = self.place
         serving = self.deployments.reconcile(self.take)
         if inspect_next(place, self.take):
@@ -113,23 +125,30 @@ class Agent:
         return "the study was cancelled" if wanted.cancel_requested else None
 
     def tell_waiting(self) -> None:
-        """While the only device serves, a study waits; it is told once."""
+        """While the only device serves, studies wait: each is told once, and may be cancelled."""
         place = self.place
         with transaction(place.sessions) as session:
-            study = studies.claim_work(session, device=place.device, now=place.now())
-        if study is not None and study.id not in self.told:
-            self.told.add(study.id)
-            reason = f"device {place.device.name} serves a deployment; stop it to let this run"
-            place.event("study", study.id, "waiting", {"reason": reason})
+            waiting = studies.waiting(session, place.device)
+            for study in waiting:
+                if study.cancel_requested:
+                    studies.transition(
+                        session, study, StudyState.CANCELLED, actor=place.actor, now=place.now()
+                    )
+        for study in waiting:
+            if study.id not in self.told and not study.cancel_requested:
+                self.told.add(study.id)
+                reason = f"device {place.device.name} serves a deployment; stop it to let this run"
+                place.event("study", study.id, "waiting", {"reason": reason})
 
     def failed(self, error: Exception) -> None:
         """Mark the job in hand failed. The traceback goes to the log, the message to the row."""
         job = self.job
-        LOG.error("%s failed", job or "the turn", exc_info=error)
+        # A foreign error's message may quote the text that it worked on; its type says enough.
+        text = str(error) if isinstance(error, RooftuneError) else type(error).__name__
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        LOG.error("%s failed: %s\nTraceback:\n%s", job or "the turn", text, frames)
         if job is None:
             return
-        # A foreign error's message may quote what it worked on; its type says enough.
-        text = str(error) if isinstance(error, RooftuneError) else type(error).__name__
         marks: dict[str, Callable[[UUID, str], None]] = {
             "study": self.fail_study,
             "target": self.fail_target,

@@ -16,7 +16,7 @@ from db.session import transaction
 from db.tables import DeploymentRow, EngineRunRow
 from probes.engine_log import packed_log
 from probes.lease import DeviceHold
-from probes.targets import model_digest
+from probes.targets import refuse_changed
 from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import UnusableCounters
 from probes.vllm.server import Spawned, StartPlan, start_engine
@@ -178,8 +178,7 @@ class Deployments:
             target = targets.one(session, row.target_id, None)
             engine = engines.one(session, target.engine_id)
         folder = Path(str(target.model_path))
-        if not folder.is_dir() or model_digest(folder) != target.model_digest:
-            raise InvalidInput("model", "its files are not the ones that were measured")
+        refuse_changed(folder, target.model_digest)
         return self.place.start_plan(
             engine, row.config, model_path=str(folder), served_model_name=row.name
         )
@@ -203,11 +202,15 @@ class Deployments:
             self._start_failed(row.id, run.id, plan.log_path, error)
             return
         self._serving = Serving(deployment_id=row.id, run_id=run.id, engine=engine)
+        self._publish(self._serving)
+
+    def _publish(self, serving: Serving) -> None:
+        """Say where the ready engine listens: from now on requests go to it."""
+        engine = serving.engine
         with transaction(self.place.sessions) as session:
-            fresh = self._row(session, row.id)
-            runs.ready(
-                session, session.get_one(EngineRunRow, run.id), engine.facts, now=self.place.now()
-            )
+            fresh = self._row(session, serving.deployment_id)
+            run = session.get_one(EngineRunRow, serving.run_id)
+            runs.ready(session, run, engine.facts, now=self.place.now())
             deployments.set_endpoint(
                 session,
                 fresh,
@@ -249,6 +252,8 @@ class Deployments:
             return
         if serving.engine.healthy():
             serving.failed_checks = 0
+            if row.state == DeploymentState.STARTING:
+                self._publish(serving)  # the database was away when it became ready
             self._show(row.id, DeploymentState.UNHEALTHY, DeploymentState.SERVING, None)
             return
         serving.failed_checks += 1
@@ -299,8 +304,10 @@ class Deployments:
         serving = self._serving
         reason = None
         if serving is not None and serving.deployment_id == row.id:
-            with transaction(self.place.sessions) as session:
-                self._move(session, self._row(session, row.id), DeploymentState.DRAINING, None)
+            if row.state != DeploymentState.DRAINING:
+                with transaction(self.place.sessions) as session:
+                    fresh = self._row(session, row.id)
+                    self._move(session, fresh, DeploymentState.DRAINING, None)
             cut = self._drain(serving.engine, row.drain_s)
             if cut:
                 reason = f"{cut} requests were cut after {row.drain_s:g} s of draining"
@@ -371,6 +378,7 @@ class Deployments:
         self._free()
 
     def _free(self) -> None:
+        self._not_before_s = 0.0
         if self._hold is not None:
             self._hold.close()
             self._hold = None

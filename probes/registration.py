@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from advisor.errors import Unavailable
 from advisor.hardware import DeviceFacts
 from db import devices, engines, events
 from db.audit import Actor
@@ -15,6 +16,7 @@ from db.session import Sessions, transaction
 from db.tables import DeviceRow, EngineRow
 from probes.device import boot_id, device_class, device_facts, engine_threads, physical_cores
 from probes.engines import run_script
+from probes.lease import DeviceHold
 from probes.settings import AgentSettings
 from probes.vllm.flags import dump_command, microbench_command, read_schema
 from probes.workplace import Workplace, process_holder
@@ -59,13 +61,19 @@ class Registration:
             now=self.now,
             base_env=self.base_env,
         )
-        hold = place.hold("start of the agent", watch=lambda: None)
-        if hold is None:
+        with self.free_device(place):
+            measured = self.current_facts(place)
+        return replace(place, device=measured)
+
+    def free_device(self, place: Workplace) -> DeviceHold:
+        """The device's lease, once no other living agent has it."""
+        while True:
+            hold = place.hold("start of the agent", watch=lambda: None)
+            if hold is not None:
+                return hold
             LOG.warning("device %s is held by another agent", place.device.name)
-            return place
-        with hold:
-            facts = self.current_facts(place)
-        return replace(place, device=facts)
+            if self.stop.wait(self.settings.poll_s):
+                raise Unavailable("the device is held by another agent", "stop that one first")
 
     def engine(self) -> EngineRow:
         """The row of the installed engine, with the flags that it has."""

@@ -11,7 +11,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class AgentSettings(BaseSettings):
     """One agent looks after one device. Every field is an environment variable `ROOFTUNE_<FIELD>`.
 
-    Times end in `_s` (seconds). `model_roots` is a colon-separated allow-list of folders.
+    Times end in `_s` (seconds); `start_timeout_s` None grows with the model's size.
+    `model_roots` is a colon-separated allow-list of folders.
     `service_pid` is the supervisor: processes below it are ours and no neighbours of a load point;
     `check_neighbours` off accepts load points whatever else the machine does.
     """
@@ -29,8 +30,7 @@ class AgentSettings(BaseSettings):
     engine_threads: int | None = Field(default=None, ge=1)
     model_roots: str = ""
     demo_model_dir: Path | None = None
-    kv_cache_space_gib: int = Field(default=2, ge=1)
-    start_timeout_s: float = Field(default=600.0, gt=0)
+    start_timeout_s: float | None = Field(default=None, gt=0)
     stop_grace_s: float = Field(default=10.0, gt=0)
     poll_s: float = Field(default=2.0, gt=0)
     lease_ttl_s: float = Field(default=30.0, gt=0)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from uuid import UUID
 
 from advisor.errors import InvalidInput
@@ -26,6 +27,7 @@ from db.tokenizer import chat_tokenizer
 from probes.device import machine_text
 from probes.lease import DeviceHold
 from probes.load.plan import ReplayRule
+from probes.targets import refuse_changed
 from probes.trial import Sample
 from probes.trial_run import TrialRun
 from probes.workplace import Workplace
@@ -105,6 +107,7 @@ class Advance:
     def plan(self, study: StudyRow) -> None:
         """Tokenise the upload once, see that something of it can be replayed, forecast."""
         target = self.target(study)
+        refuse_changed(Path(str(target.model_path)), target.model_digest)
         traffic = self.traffic(study, target)
         try:
             self.sample(study, target, traffic)

@@ -81,6 +81,12 @@ def model_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
+def refuse_changed(folder: Path, digest: str | None) -> None:
+    """Refuse a model whose files are not those that were inspected: evidence names its digest."""
+    if not folder.is_dir() or model_digest(folder) != digest:
+        raise InvalidInput("model", "its files are not the ones that were inspected")
+
+
 def inspect_model(folder: Path, *, chat_template: str | None) -> Inspection:
     """Read everything that Rooftune needs of a model; `chat_template` overrides the model's own.
 

@@ -20,8 +20,10 @@ TRAFFIC = Path(__file__).parent / "traffic.jsonl"
 SEED = 20261102
 START_S = 1_793_610_000  # Monday, 2 November 2026, 09:00 UTC
 HOUR_S = 3600.0
-COUNTS = {"extraction": 46, "code_edit": 46, "summary": 44, "prose": 46}
-SINGLE_SUPPORT = 38
+COUNTS = {"support": 38, "extraction": 46, "code_edit": 46, "summary": 44}
+# Numbers of briefs, with their output limits, at which the demo model does not repeat itself: at
+# temperature 0 small models loop, and a loop would be accepted as a draft.
+PROSE_PICKS = tuple((pick, 30) for pick in range(46))
 SESSIONS = 8
 TURNS = 3
 RECORDED = ("response", "usage")
@@ -92,43 +94,39 @@ class Writer:
             history = [*history, {"role": "assistant", "content": answer}]
             after_s += self.number(35, 140)
 
-    def record(self) -> tuple[str, str]:
-        """A line about an order and the JSON object that it stands for."""
-        name = f"{self.one(phrases.FIRST_NAMES)} {self.one(phrases.LAST_NAMES)}"
-        town, item, colour = (
-            self.one(phrases.TOWNS),
-            self.one(phrases.GOODS),
-            self.one(phrases.COLOURS),
-        )
-        amount, order = self.number(2, 9), self.number(10_000, 99_999)
-        line = (
-            f"{name} from {town} ordered {amount} pieces of {colour} {item}, order number {order}."
-        )
-        value = {
-            "name": name,
-            "town": town,
-            "item": f"{colour} {item}",
-            "amount": amount,
-            "order": order,
+    def record(self) -> dict[str, str | int]:
+        """An order of the invented shop with all its fields."""
+        return {
+            "name": f"{self.one(phrases.FIRST_NAMES)} {self.one(phrases.LAST_NAMES)}",
+            "street": f"{self.one(phrases.STREETS)} {self.number(1, 90)}",
+            "town": self.one(phrases.TOWNS),
+            "item": self.one(phrases.GOODS),
+            "colour": self.one(phrases.COLOURS),
+            "amount": self.number(2, 9),
+            "order": self.number(10_000, 99_999),
+            "weight_kg": self.number(2, 60),
+            "price": self.number(12, 480),
+            "day": self.one(phrases.DAYS),
+            "carrier": self.one(phrases.CARRIERS),
+            "note": self.one(phrases.NOTES),
         }
-        return line, json.dumps(value)
 
     def extraction(self, place: int) -> Asked:
-        """Records as text; wanted is JSON, after one example."""
+        """A record as text; wanted are some of its fields as JSON, after one example."""
         size = self.size(place)
-        wanted = {"short": 1, "middle": 2, "long": self.number(4, 5)}[size]
-        line, value = self.record()
-        lines = [self.record()[0] for _ in range(wanted)]
-        examples = "\n".join(
-            f"Text: {one}\nJSON: {other}" for one, other in [(line, value), self.record()]
+        wanted = {"short": 2, "middle": 4, "long": 12}[size]
+        first, second = self.record(), self.record()
+        keys = self.some(tuple(first), wanted)
+        ask = f"Give me {', '.join(keys)} of this order as one line of JSON:\n"
+        return Asked(
+            "extraction",
+            [
+                user(ask + _sentence(first)),
+                {"role": "assistant", "content": json.dumps({key: first[key] for key in keys})},
+                user(ask + _sentence(second)),
+            ],
+            {"short": 48, "middle": 96, "long": 200}[size],
         )
-        text = (
-            "Turn each text into one line of JSON with the keys name, town, item, amount and order."
-            f" Copy the values exactly.\n\n{examples}\n\nNow do the same for:\n"
-            + "\n".join(f"Text: {one}" for one in lines)
-            + "\nAnswer with the JSON only."
-        )
-        return Asked("extraction", [user(text)], {"short": 56, "middle": 112, "long": 260}[size])
 
     def module(self, functions: int) -> str:
         """Some functions with names and numbers filled in."""
@@ -142,18 +140,23 @@ class Writer:
             for template in self.some(phrases.FUNCTIONS, functions)
         )
 
-    def code_edit(self, place: int) -> Asked:
-        """Code to be given back with one small change."""
-        size = self.size(place)
-        code = self.module({"short": 2, "middle": 3, "long": 4}[size])
+    def rename(self, functions: int) -> tuple[str, str]:
+        """A wish to rename the first function of some code, and the code after it."""
+        code = self.module(functions)
         old = code.split("(")[0].removeprefix("def ")
-        text = (
-            f"Here is a Python file:\n```python\n{code}```\n"
-            f"Rename the function `{old}` to `{old}_v{self.number(2, 9)}` and change nothing else."
-            " Write the complete file again, without any explanation."
-        )
-        limit = {"short": self.number(24, 60), "middle": 96, "long": self.number(220, 260)}[size]
-        return Asked("code_edit", [user(text)], limit)
+        new = f"{old}_v{self.number(2, 9)}"
+        ask = f"Rename `{old}` to `{new}` in this code and change nothing else:\n"
+        return f"{ask}```python\n{code}```", f"```python\n{code.replace(old, new)}```"
+
+    def code_edit(self, place: int) -> Asked:
+        """Code to be given back with one small change, after one example."""
+        size = self.size(place)
+        functions = {"short": 1, "middle": 2, "long": 4}[size]
+        example, answer = self.rename(max(1, functions // 2))
+        text, _ = self.rename(functions)
+        limit = {"short": self.number(22, 50), "middle": 90, "long": self.number(220, 260)}[size]
+        messages = [user(example), {"role": "assistant", "content": answer}, user(text)]
+        return Asked("code_edit", messages, limit)
 
     def summary(self, place: int) -> Asked:
         """A passage of facts to be shortened."""
@@ -176,16 +179,31 @@ class Writer:
         }[size]
         return Asked("summary", [user(f"{passage}\n\n{wish}")], limit)
 
-    def prose(self, place: int) -> Asked:
-        """Creative writing: nothing in the brief is worth copying."""
+    def prose(self) -> str:
+        """A brief for creative writing: nothing in it is worth copying."""
         wishes = " ".join(self.some(phrases.WISHES, self.number(10, 13)))
-        text = (
+        subject = (
             f"Write {self.one(phrases.FORMS)} about {self.one(phrases.HEROES)}"
-            f" {self.one(phrases.SCENES)} who finds {self.one(phrases.FINDS)}. {wishes}"
-            f" The mood is {self.one(phrases.MOODS)}. Begin directly with the text."
+            f" {self.one(phrases.SCENES)} who finds {self.one(phrases.FINDS)}."
         )
-        limit = {0: self.number(120, 150), 5: 64}.get(place % 13, self.number(18, 44))
-        return Asked("prose", [user(text)], limit)
+        mood = f"The mood is {self.one(phrases.MOODS)}."
+        if self.number(0, 1):
+            return f"{wishes} {mood}\n\n{subject}"
+        return f"{subject} {mood} {wishes} Begin directly with the text."
+
+
+def prose_prompt(pick: int, seed: int = SEED) -> str:
+    """The brief with this number; each has a generator of its own, so that picks are free."""
+    return Writer(np.random.default_rng([seed, pick])).prose()
+
+
+def _sentence(record: dict[str, str | int]) -> str:
+    """The order as somebody would note it."""
+    return (
+        "{name}, {street}, {town}, ordered {amount} pieces of {colour} {item} under order number"
+        " {order}. Each weighs {weight_kg} kg and costs {price}. {carrier} will bring them {day}."
+        " Note: {note}."
+    ).format(**record)
 
 
 def rules() -> list[Message]:
@@ -209,20 +227,32 @@ def arrival_times(rng: np.random.Generator, count: int) -> list[float]:
     return sorted(float(time) for time in times)
 
 
+def _singles(seed: int) -> list[Asked]:
+    """Requests that stand alone; each class has a generator of its own."""
+    asked = []
+    for number, (label, count) in enumerate(COUNTS.items()):
+        writer = Writer(np.random.default_rng([seed, 1000 + number]))
+        makers = {
+            "support": writer.support,
+            "extraction": writer.extraction,
+            "code_edit": writer.code_edit,
+            "summary": writer.summary,
+        }
+        asked += [makers[label](place) for place in range(count)]
+    return asked + [
+        Asked("prose", [user(prose_prompt(pick, seed))], limit) for pick, limit in PROSE_PICKS
+    ]
+
+
+def _visits(seed: int) -> list[list[Asked]]:
+    writer = Writer(np.random.default_rng([seed, 2000]))
+    return [list(writer.session(place)) for place in range(SESSIONS)]
+
+
 def make_rows(seed: int = SEED) -> list[Row]:
     """All requests in order of arrival, without recorded answers."""
     rng = np.random.default_rng(seed)
-    writer = Writer(rng)
-    makers = {
-        "extraction": writer.extraction,
-        "code_edit": writer.code_edit,
-        "summary": writer.summary,
-        "prose": writer.prose,
-    }
-    alone = [writer.support(place) for place in range(SINGLE_SUPPORT)]
-    alone += [makers[label](place) for label, count in COUNTS.items() for place in range(count)]
-    visits = [list(writer.session(place)) for place in range(SESSIONS)]
-    groups = [[asked] for asked in alone] + visits
+    groups = [[asked] for asked in _singles(seed)] + _visits(seed)
     times = arrival_times(rng, len(groups))
     order = rng.permutation(len(groups))
     timed = [

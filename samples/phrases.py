@@ -97,6 +97,16 @@ GOODS = (
 )
 COLOURS = ("green", "blue", "red", "white", "black", "yellow")
 
+STREETS = ("Mill Lane", "Harbour Road", "Church Hill", "Station Street", "Linden Way")
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+CARRIERS = ("Swift Parcel", "Blue Van", "River Freight", "Nordic Post")
+NOTES = (
+    "ring twice and wait at the gate",
+    "leave the parcel with the neighbour",
+    "call before you come",
+    "the entrance is behind the bakery",
+)
+
 # Python functions whose names and numbers are filled in; each is an everyday piece of code.
 FUNCTIONS = (
     """def {name}_total(items, rate):

@@ -181,10 +181,11 @@ def noise_floor(arms: Arms) -> NoiseFloor:
 
 def _starts(evidence: StudyEvidence, figure: Figure) -> Starts:
     found: dict[tuple[str, int], dict[str, list[float]]] = {}
+    hashes = {trial.plan.key: trial.plan.config.hash for trial in evidence.trials}
     for trial, point in usable_points(evidence):
         value = figure(point)
         if value is not None:
-            by_trial = found.setdefault((trial.plan.config.hash, point.concurrency), {})
+            by_trial = found.setdefault((hashes[trial.plan.key], point.concurrency), {})
             by_trial.setdefault(trial.plan.key, []).append(value)
     return {key: tuple(map(tuple, by_trial.values())) for key, by_trial in found.items()}
 

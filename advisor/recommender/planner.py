@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
+from advisor.recommender.screening import asked_for
 from advisor.recommender.space import (
     ANCHOR,
     BASELINE,
@@ -38,12 +39,13 @@ def next_step(
     opened = next((trial for trial in evidence.trials if _open(trial)), None)
     if opened is not None:
         return resumed(evidence, opened)
+    asked = asked_for(evidence, techniques)
     baseline = _find(evidence, BASELINE)
     if baseline is None:
-        return baseline_trial(evidence, techniques)
+        return baseline_trial(evidence, asked)
     if not baseline.points:
         return Finished(reason=f"the baseline was not measured: {_failure(baseline)}")
-    return _after_baseline(evidence, techniques)
+    return _after_baseline(evidence, asked)
 
 
 def _after_baseline(
@@ -63,15 +65,15 @@ def plan_preview(
     evidence: StudyEvidence, *, techniques: tuple[Technique, ...] = TECHNIQUES
 ) -> tuple[TrialPlan, ...]:
     """The trials still to come within the budget, in order, as far as results cannot change it."""
-    opened = tuple(resumed(evidence, trial) for trial in evidence.trials if _open(trial))
-    coming = list(opened)
+    asked = asked_for(evidence, techniques)
+    coming = [resumed(evidence, trial) for trial in evidence.trials if _open(trial)]
     if _find(evidence, BASELINE) is None:
-        coming.append(baseline_trial(evidence, techniques))
+        coming.append(baseline_trial(evidence, asked))
     if _find(evidence, ANCHOR) is not None:
         return tuple(coming)
-    anchor = anchor_trial(evidence, techniques)
+    anchor = anchor_trial(evidence, asked)
     left_s = _left_s(evidence) - sum(trial.expected_s for trial in coming)
-    for trial in _wanted(evidence, techniques):
+    for trial in _wanted(evidence, asked):
         if trial.expected_s + anchor.expected_s > left_s:
             break
         coming.append(trial)
@@ -85,7 +87,8 @@ def unmeasured(
     evidence: StudyEvidence, techniques: tuple[Technique, ...] = TECHNIQUES
 ) -> tuple[str, ...]:
     """Titles of the trials that the budget did not reach."""
-    return tuple(trial.title for trial in _wanted(evidence, techniques))
+    asked = asked_for(evidence, techniques)
+    return tuple(trial.title for trial in _wanted(evidence, asked))
 
 
 def _wanted(evidence: StudyEvidence, techniques: Sequence[Technique]) -> Iterator[TrialPlan]:

@@ -17,6 +17,7 @@ from advisor.recommender.recommendation import (
     Verdict,
     VerdictKind,
 )
+from advisor.recommender.screening import asked_for
 from advisor.recommender.verdict import verdicts
 from advisor.roofline.throughput import served_dtype
 from advisor.serving import EngineFacts
@@ -37,8 +38,9 @@ def recommend(
     Raises `Unavailable` when the baseline was neither measured nor can be predicted.
     """
     arms = throughput_arms(evidence)
-    judged = verdicts(evidence, techniques)
-    compared = ranked(evidence, techniques)
+    asked = asked_for(evidence, techniques)
+    judged = verdicts(evidence, asked)
+    compared = ranked(evidence, asked)
     order = compared or unchanged(evidence)
     if not order:
         raise Unavailable("nothing was measured on the baseline", "read the log of its engine")
@@ -62,7 +64,7 @@ def recommend(
         mean_prompt_tokens=_mean_per_request([(p.prompt_tokens, p.succeeded) for p in points]),
         mean_output_tokens=_mean_per_request([(p.output_tokens, p.succeeded) for p in points]),
         conclusive=bool(compared) and any(_decided(verdict) for verdict in judged),
-        warnings=tuple(_warnings(evidence, arms, order[0], techniques)),
+        warnings=tuple(_warnings(evidence, arms, order[0], asked)),
     )
 
 

@@ -26,6 +26,13 @@ class Forecast:
     reason: str | None = None
 
 
+def asked_for(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[Technique, ...]:
+    """The techniques that the study is about."""
+    if evidence.techniques is None:
+        return techniques
+    return tuple(technique for technique in techniques if technique.key in evidence.techniques)
+
+
 def lacking(technique: Technique, traffic: TrafficSummary) -> str | None:
     """What the upload would have to hold for the technique to be judged; None: nothing."""
     absent = {Need.TEXT} if traffic.with_text == 0 else set()

@@ -13,7 +13,7 @@ from db.session import open_sessions
 def main() -> None:
     """Serve until told to stop; streams in flight get a short while to end."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    settings = ProxySettings()  # type: ignore[call-arg]
+    settings = ProxySettings()
     directory = Directory(
         sessions=open_sessions(settings.database_url), key_cache_s=settings.proxy_key_cache_s
     )

@@ -111,22 +111,30 @@ def _ranking(body: Recommendation) -> None:
         ranking_chart(body.ranked)
         st.caption("Bars are throughput, lines their intervals.")
     table([_rank(item) for item in body.ranked])
+    with st.expander("Settings, sources and hashes"):
+        table([_origin(item) for item in body.ranked])
 
 
 def _rank(item: RankedConfig) -> dict[str, str]:
-    notes = "tied with a simpler one above" if item.tied_with_better else ""
-    limits = "met" if item.feasible else f"broken: {item.why_not or 'no reason given'}"
+    tie = ", tied with a simpler one above" if item.tied_with_better else ""
     return {
         "#": str(item.rank),
         "configuration": item.title,
-        "settings": overrides_text(item.overrides),
         "throughput": rate_text(item.throughput_tokens_per_s),
-        "gain": gain_text(item.gain) + (f", {notes}" if notes else ""),
+        "gain": gain_text(item.gain) + tie,
         "first token p95": milliseconds_text(item.ttft_p95_s),
         "per token p95": milliseconds_text(item.tpot_p95_s),
-        "limits": limits,
-        "from": origin_text(item.throughput_tokens_per_s),
-        "hash": item.config_hash[:SHORT_HASH],
+        "limits": "met" if item.feasible else f"broken: {item.why_not or 'no reason given'}",
+    }
+
+
+def _origin(item: RankedConfig) -> dict[str, str]:
+    return {
+        "#": str(item.rank),
+        "settings": overrides_text(item.config.overrides()),
+        "throughput from": origin_text(item.throughput_tokens_per_s),
+        "gain from": origin_text(item.gain),
+        "configuration hash": item.config_hash[:SHORT_HASH],
     }
 
 
@@ -152,7 +160,10 @@ def _verdict(verdict: Verdict) -> None:
         return
     with st.expander("By request class"):
         for effect in classes:
-            st.caption(f"Gain per output token at {effect.concurrency} in flight, measured")
+            st.caption(
+                "How much faster the output tokens of one request follow each other with"
+                f" {effect.concurrency} in flight, measured"
+            )
             table(
                 [
                     {"class": label, "gain": gain_text(gain), "from": origin_text(gain)}

@@ -5,7 +5,13 @@ import re
 import streamlit as st
 
 from advisor.states import TargetState
-from advisor.traffic.trace import ClassSummary, Quantiles, TraceReport, TrafficSummary
+from advisor.traffic.trace import (
+    ClassSummary,
+    CountSource,
+    Quantiles,
+    TraceReport,
+    TrafficSummary,
+)
 from advisor.units import seconds_text
 from api.client import TargetView, WorkloadView
 from dashboard.app import run
@@ -16,6 +22,7 @@ from dashboard.wording import (
     NOT_MEASURABLE,
     amount_text,
     count_text,
+    joined,
     origin_text,
     plain,
     share_text,
@@ -150,9 +157,10 @@ def _summary(summary: TrafficSummary) -> None:
     _headline(summary)
     classes = (summary.overall, *summary.classes)
     st.subheader("Lengths")
+    counted = "" if summary.count_source is CountSource.UNKNOWN else f", {summary.count_source}"
     st.caption(
-        f"Tokens per request; counts are {summary.count_source.value}. Boxes span the 25th to the"
-        " 75th percentile, whiskers the 5th to the 95th."
+        f"Tokens per request{counted}. Boxes span the 25th to the 75th percentile, whiskers the"
+        " 5th to the 95th."
     )
     sides = st.columns(2)
     with sides[0]:
@@ -164,7 +172,12 @@ def _summary(summary: TrafficSummary) -> None:
         "Prefix sharing is the share of prompt tokens that an unlimited prefix cache would serve."
         " N-gram acceptance is a replay of the recorded outputs."
     )
-    table([_promise(item, summary) for item in classes])
+    if summary.overall.prefix_sharing is None and summary.overall.lookup is None:
+        reasons = [summary.unmeasurable.get(name, "") for name in ("prefix_sharing", "lookup")]
+        why = joined(list(dict.fromkeys(reasons)))
+        st.info(f"{NOT_MEASURABLE} from this upload: {plain(why)}")
+    else:
+        table([_promise(item, summary) for item in classes])
 
 
 def _headline(summary: TrafficSummary) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.cli import main
-from tests.api.world import TWO_REQUESTS
+from tests.api.world import TWO_REQUESTS, World
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -109,3 +109,33 @@ def test_every_command_explains_itself(run: Run) -> None:
 
     assert {command for command, (code, _, _) in found.items() if code} == set()
     assert {command for command, (_, out, _) in found.items() if "--json" not in out} == set()
+
+
+@pytest.mark.postgres
+def test_a_whole_round_through_a_service(
+    run: Run, world: World, address: str, tmp_path: Path
+) -> None:
+    """Upload, list, study, cancel, watch: JSON on standard output, the ending as exit code."""
+    path = tmp_path / "two.jsonl"
+    path.write_bytes(TWO_REQUESTS)
+    target = world.ready_target(world.client())
+
+    def ask(*arguments: str) -> tuple[int, str]:
+        code, out, _ = run("--url", address, "--key", world.admin_key, *arguments, "--json")
+        return code, out
+
+    code, out = ask("workload", "upload", str(path), "--name", "two")
+    workload = json.loads(out)
+    listed = json.loads(ask("workload", "list")[1])
+    begun = ask("study", "start", "s", "--workload", workload["id"], "--target", target.id)
+    study = json.loads(begun[1])
+    cancelled = ask("study", "cancel", study["id"])
+    watched = ask("study", "watch", study["id"])
+    missing = ask("workload", "show", study["id"])
+
+    assert [code, begun[0], cancelled[0]] == [0, 0, 0]
+    assert listed["items"] == [workload]
+    assert watched[0] == 1
+    assert json.loads(watched[1].splitlines()[-1])["state"] == "cancelled"
+    assert missing[0] == 1
+    assert json.loads(missing[1])["error"]["status"] == 404

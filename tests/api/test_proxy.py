@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -22,16 +21,10 @@ from api.proxy.app import build
 from api.proxy.settings import ProxySettings
 from db.identity import Principal, Role
 from tests.fakes.directory import PlantedDirectory
+from tests.fakes.ports import free_port
 
 KEY = "rt_planted_key"
 PROJECT = uuid.uuid4()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def until(condition: Callable[[], bool], within_s: float = 5.0) -> bool:
@@ -177,9 +170,9 @@ def test_the_usage_frame_reaches_only_clients_that_asked(
     """Case D-11: once when asked, never otherwise; the proxy counts 7 in and 5 out either way."""
     engine = stub("ok")
     directory.serve("prod", PROJECT, port=engine.port)
-    options = {"stream_options": {"include_usage": True}} if asked else {}
+    options = {"include_usage": True} if asked else None
     with serving(directory) as url:
-        response = ask(url, **options)
+        response = ask(url, stream_options=options)
         figures = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {KEY}"}).text
 
     with_usage = [frame for frame in frames(response) if frame.get("usage")]
@@ -204,7 +197,7 @@ def test_characters_cut_by_network_chunks_arrive_whole(
 
 
 @pytest.mark.parametrize(
-    ("mode", "stream"), [("slowstream", True), ("slowunary", False), ("rolefirst", True)]
+    "mode, stream", [("slowstream", True), ("slowunary", False), ("rolefirst", True)]
 )
 def test_a_client_that_leaves_cancels_the_engine(
     stub: Callable[..., Stub], directory: PlantedDirectory, mode: str, *, stream: bool

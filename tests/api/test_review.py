@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.states import DeploymentState, RecommendationState, StudyState
-from api.client import ApiProblem, Client, RecommendationView
+from api.client import ApiProblem, Client, RecommendationView, StudyView
 from tests.api.world import World
 
 pytestmark = pytest.mark.postgres
@@ -54,11 +54,18 @@ def test_a_study_waits_with_a_plan(world: World, submitter: Client) -> None:
 def test_starting_a_study_twice_under_one_key_starts_one(world: World, submitter: Client) -> None:
     """The second answer is the first one; another body under the key is a conflict."""
     workload, study = world.study(submitter)
-    ids = {"workload_id": workload.id, "target_id": study.target_id, "idempotency_key": "once"}
 
-    first = submitter.create_study(name="a", **ids)
-    second = submitter.create_study(name="a", **ids)
-    other = refused(lambda: submitter.create_study(name="b", **ids))
+    def start(name: str) -> StudyView:
+        return submitter.create_study(
+            name=name,
+            workload_id=workload.id,
+            target_id=study.target_id,
+            idempotency_key="once",
+        )
+
+    first = start("a")
+    second = start("a")
+    other = refused(lambda: start("b"))
 
     assert first == second
     assert other.status == 409
@@ -75,11 +82,14 @@ def test_a_waiting_study_is_cancelled_at_once(world: World, submitter: Client) -
 def test_an_unknown_field_or_technique_is_refused(world: World, submitter: Client) -> None:
     """422 names the field; an unknown technique lists the known ones."""
     workload, study = world.study(submitter)
-    ids = {"workload_id": workload.id, "target_id": study.target_id}
-    wire = submitter._wire
+    body = {"name": "x", "workload_id": workload.id, "target_id": study.target_id, "goals": 1}
 
-    field = refused(lambda: wire.send("POST", "/v1/studies", json={"name": "x", **ids, "goals": 1}))
-    technique = refused(lambda: submitter.create_study(name="x", techniques=["warp"], **ids))
+    field = refused(lambda: submitter._wire.send("POST", "/v1/studies", json=body))
+    technique = refused(
+        lambda: submitter.create_study(
+            name="x", workload_id=workload.id, target_id=study.target_id, techniques=["warp"]
+        )
+    )
 
     assert field.status == 422
     assert [item.field for item in field.problem.errors] == ["goals"]

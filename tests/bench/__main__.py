@@ -21,10 +21,11 @@ SLOW, FAST = 16, 1
 def demo_result() -> dict[str, Any]:
     """What `rooftune demo --json` says, kept in `build/demo.json`."""
     BUILD.mkdir(exist_ok=True)
-    command = [Path(sys.executable).parent / "rooftune", "demo", "--json"]
+    command = [str(Path(sys.executable).parent / "rooftune"), "demo", "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT)
     (BUILD / "demo.json").write_bytes(done.stdout)
-    return json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def effects(result: dict[str, Any], technique: str) -> dict[int, dict[str, Any]]:

@@ -290,12 +290,14 @@ class AgentSite:
     ) -> uuid.UUID:
         """A queued study at concurrency 4 with 12 requests per point."""
         with transaction(self.sessions) as session:
-            row = self._new_study(session, target_id, workload_id)
-            row.techniques = None if techniques is None else list(techniques)
-            return row.id
+            return self._new_study(session, target_id, workload_id, techniques).id
 
     def _new_study(
-        self, session: Session, target_id: uuid.UUID, workload_id: uuid.UUID
+        self,
+        session: Session,
+        target_id: uuid.UUID,
+        workload_id: uuid.UUID,
+        techniques: Sequence[str] | None = None,
     ) -> StudyRow:
         new = NewStudy(
             project_id=self.project_id,
@@ -307,6 +309,7 @@ class AgentSite:
             budget_s=36_000.0,
             requests_per_point=12,
             seed=7,
+            techniques=None if techniques is None else tuple(techniques),
         )
         return studies.create(
             session, new, created_by=self.who.user_id, actor=self.who.actor, now=utc_now()

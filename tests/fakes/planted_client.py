@@ -3,6 +3,7 @@
 Its public methods have the real client's names and signatures (a test compares them).
 """
 
+# ruff: noqa: ARG002  the arguments are the real client's
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

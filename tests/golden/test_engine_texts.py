@@ -37,6 +37,13 @@ def test_a_real_failure_has_a_name(path: Path) -> None:
     assert (failure.kind, failure.setting, failure.bound) == FAILURES[name]
 
 
+def test_every_named_failure_is_recorded() -> None:
+    """A name without its log proves nothing."""
+    stems = [path.stem for path in GOLDENS.glob("fail-*.log")]
+
+    assert all(any(stem.startswith(f"fail-{name}-") for stem in stems) for name in FAILURES)
+
+
 @pytest.mark.parametrize("path", sorted(GOLDENS.glob("startup-*.log")), ids=lambda path: path.stem)
 def test_a_real_start_states_its_capacity(path: Path) -> None:
     """Tokens, concurrency and length agree for a plain attention model."""

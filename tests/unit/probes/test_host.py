@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from probes.host import HostWatch, _growth, _Usage
+from probes.vllm.command import TOKEN_VARIABLE
 
 SPIN = "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end: pass"
 NAME = "rt-spinning"
@@ -19,11 +20,11 @@ NOBODY = (2**22 + 1,)
 
 
 @contextmanager
-def spinning(folder: Path) -> Iterator[None]:
+def spinning(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[None]:
     """A process below this one, with a name of its own, that keeps a core busy."""
     program = folder / NAME
     program.symlink_to(sys.executable)
-    with subprocess.Popen([program, "-I", "-S", "-c", SPIN]) as process:
+    with subprocess.Popen([program, "-I", "-S", "-c", SPIN], env=env) as process:
         try:
             yield
         finally:
@@ -35,6 +36,17 @@ def test_a_busy_process_of_ours_is_no_neighbour(tmp_path: Path) -> None:
     watch = HostWatch()
     watch.start()
     with spinning(tmp_path):
+        time.sleep(0.5)
+        load = watch.stop()
+
+    assert NAME not in load.neighbours
+
+
+def test_an_engine_of_ours_is_no_neighbour_wherever_it_hangs(tmp_path: Path) -> None:
+    """Its token names it: it may have been left by an earlier parent."""
+    watch = HostWatch(root_pids=NOBODY, tokens={"run-1"})
+    watch.start()
+    with spinning(tmp_path, {TOKEN_VARIABLE: "run-1"}):
         time.sleep(0.5)
         load = watch.stop()
 

@@ -13,7 +13,7 @@ from advisor.recommender.space import ASSUMED_TOKENS_PER_S, LEAST_REQUESTS
 from advisor.serving import FunctionalSettings, Levers, ServingConfig
 from advisor.states import TrialState
 from advisor.techniques import TECHNIQUES
-from tests.fakes.planted_world import Lab, World, begin, laboratory, study, summary
+from tests.fakes.planted_world import DEVICE, Lab, World, begin, laboratory, study, summary
 
 # 32-bit is faster here, and without its cache the engine is too: two changes improve.
 TWO_IMPROVE = World(dtype_factor={"float32": 0.8}, shared=-0.5)
@@ -95,6 +95,24 @@ def test_two_improvements_are_tried_together() -> None:
     assert combination.technique is None
     assert combination.config.levers == Levers(enable_prefix_caching=False, dtype="float32")
     assert [point.concurrency for point in combination.points] == [16]
+
+
+def test_a_combination_that_was_measured_already_is_not_tried() -> None:
+    """Two techniques that change the same are one change."""
+    same = (TECHNIQUES[3], replace(TECHNIQUES[3], key="twin"))
+    evidence = study(TWO_IMPROVE, techniques=same)
+
+    assert keys(evidence) == ["baseline", same[0].key, "twin", "anchor"]
+
+
+def test_a_device_without_a_rate_is_planned_for_by_its_own_pace() -> None:
+    """No prediction, still a trial."""
+    rates = {"bfloat16": DEVICE.matrix_rate_flops_per_s["bfloat16"]}
+    narrow = replace(begin(), device=replace(DEVICE, matrix_rate_flops_per_s=rates))
+    trial = next(t for t in plan_preview(narrow) if t.key == TECHNIQUES[3].key)
+
+    assert trial.predicted == ()
+    assert trial.expected_s > 0
 
 
 def test_a_failed_trial_does_not_stop_the_study() -> None:

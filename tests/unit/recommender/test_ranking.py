@@ -213,6 +213,18 @@ def test_a_recommendation_holds_the_evidence_in_figures() -> None:
     assert found.noise.repeats == 5
 
 
+def test_a_study_may_be_about_some_techniques_only() -> None:
+    """Neither planned nor judged nor missed: what nobody asked about."""
+    asked = TECHNIQUES[1].key
+    evidence = study(World(), evidence=replace(begin(), techniques=(asked,)))
+    found = advised(evidence)
+
+    assert [trial.plan.key for trial in evidence.trials] == ["baseline", asked, "anchor"]
+    assert {p.concurrency for trial in evidence.trials for p in trial.points} == {16}
+    assert [verdict.technique for verdict in found.verdicts] == [asked]
+    assert found.warnings == ()
+
+
 def test_a_change_of_outputs_is_warned_of() -> None:
     """Quality is not checked by a speed probe."""
     warned = [w for w in advised(improvable()).warnings if "changes outputs" in w]

@@ -48,6 +48,7 @@ def test_a_cost_is_compute_bound_above_the_ridge() -> None:
 def test_an_empty_step_takes_no_time() -> None:
     """No request, no overhead."""
     assert step_time_s(MODEL, DEVICE, StepBatch(), prior_efficiency(DEVICE)).value == 0.0
+    assert step_costs(MODEL, StepBatch(), "bfloat16").linear == Cost()
 
 
 def test_a_step_lies_between_its_fast_and_its_slow_end() -> None:
