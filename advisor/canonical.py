@@ -10,16 +10,14 @@ from typing import TypeAlias
 
 from advisor.errors import InvalidInput
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def as_json(value: object, field: str = "value") -> Json:
     """A dataclass, enum, tuple or mapping as plain JSON values; NaN and infinity are refused."""
-    if value is None or isinstance(value, bool | str) and not isinstance(value, enum.Enum):
-        return value
     if isinstance(value, enum.Enum):
         return as_json(value.value, field)
-    if isinstance(value, int):
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):

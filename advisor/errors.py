@@ -1,17 +1,17 @@
 """Errors of the domain. They carry data and know nothing of HTTP or SQL.
 
-    RooftuneError
-    ├── InvalidInput              a value that cannot be right: field, message
-    ├── UnknownName               an exact look-up that failed: kind, name, known
-    ├── NotFound                  no such noun for this caller: noun, id
-    ├── AlreadyExists             a second one where only one may be: noun, rule
-    ├── UnsupportedArchitecture   a model whose arithmetic is not described
-    ├── UnreadableFile            an upload that is not a readable text file
-    ├── NoUsableRows              an upload without one row that can be replayed
-    ├── StateConflict             a transition the state machine does not have
-    ├── NotAllowed                a caller who may not do this: action, remedy
-    ├── Unavailable               something needed is not there now: what, remedy
-    └── EngineFailed              an engine that did not start or died: kind, detail
+RooftuneError
+├── InvalidInput              a value that cannot be right: field, message
+├── UnknownName               an exact look-up that failed: kind, name, known
+├── NotFound                  no such noun for this caller: noun, id
+├── AlreadyExists             a second one where only one may be: noun, rule
+├── UnsupportedArchitecture   a model whose arithmetic is not described
+├── UnreadableFile            an upload that is not a readable text file
+├── NoUsableRows              an upload without one row that can be replayed
+├── StateConflict             a transition the state machine does not have
+├── NotAllowed                a caller who may not do this: action, remedy
+├── Unavailable               something needed is not there now: what, remedy
+└── EngineFailed              an engine that did not start or died: kind, detail
 """
 
 from collections.abc import Sequence

@@ -12,13 +12,6 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.serving import LEVER_NAMES, LeverValue, NgramSpeculation, ServingConfig
 
 
-class Sense(StrEnum):
-    """How a technique is toggled against the baseline."""
-
-    ADDED = "added"  # the baseline lacks it: the variant switches it on
-    REMOVED = "removed"  # the baseline has it: the variant switches it off
-
-
 class Need(StrEnum):
     """What an upload must hold for a technique's effect to be measurable at all."""
 
@@ -27,19 +20,21 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Technique:
-    """One lever with its settings.
+    """One lever with its two settings.
 
-    `changes` are the lever values of the variant that is tried against the baseline. For a
-    `REMOVED` technique the effect is baseline over variant, for an `ADDED` one variant over
-    baseline, so an effect above 1 always means that the technique helps.
-    `concurrencies` are loads (requests in flight) worth probing besides the goal's own.
-    `why_helps` and `why_not` complete "… because …" in a verdict.
+    `on` are the lever values with the technique, `off` those without it; a configuration has the
+    technique unless every lever of `off` stands as written there. A trial toggles it against the
+    baseline, whichever side the baseline is on, and a gain above 1 always means that having the
+    technique is better.
+    `concurrencies` are loads (requests in flight) worth probing besides the goal's own; below
+    `least_concurrency` in flight there is nothing for the technique to do.
+    `why_helps` and `why_not` complete "... because ..." in a verdict.
     """
 
     key: str
     title: str
-    sense: Sense
-    changes: Mapping[str, LeverValue]
+    on: Mapping[str, LeverValue]
+    off: Mapping[str, LeverValue]
     concurrencies: tuple[int, ...]
     suits: str
     breaks: str
@@ -47,32 +42,40 @@ class Technique:
     why_not: str
     needs: frozenset[Need] = frozenset()
     changes_outputs: bool = False
+    least_concurrency: int = 1
 
     def __post_init__(self) -> None:
-        if not self.changes:
-            raise InvalidInput(f"technique.{self.key}", "toggles nothing")
-        for name in self.changes:
+        if not self.on or self.on.keys() != self.off.keys():
+            raise InvalidInput(f"technique.{self.key}", "must set the same levers on and off")
+        for name in self.on:
             if name not in LEVER_NAMES:
                 raise UnknownName("lever", name, LEVER_NAMES)
 
+    def present(self, config: ServingConfig) -> bool:
+        """Whether a configuration has the technique."""
+        return any(getattr(config.levers, name) != value for name, value in self.off.items())
+
+    def toggle(self, baseline: ServingConfig) -> Mapping[str, LeverValue]:
+        """The lever values that the trial against this baseline changes."""
+        return self.off if self.present(baseline) else self.on
+
     def variant(self, baseline: ServingConfig) -> ServingConfig:
         """The baseline with this technique toggled."""
-        return baseline.changed(self.changes)
+        return baseline.changed(self.toggle(baseline))
 
-    def effect(self, *, baseline: float, variant: float) -> float:
-        """Gain of having the technique, from a figure of which more is better."""
-        if self.sense is Sense.REMOVED:
-            return baseline / variant
-        return variant / baseline
+    def gain(self, ratio: float, *, baseline: ServingConfig) -> float:
+        """Gain of having the technique, from the figure of the variant over the baseline's."""
+        return 1 / ratio if self.present(baseline) else ratio
 
 
 TECHNIQUES: tuple[Technique, ...] = (
     Technique(
         key="continuous_batching",
         title="Continuous batching",
-        sense=Sense.REMOVED,
-        changes={"max_num_seqs": 1},
+        on={"max_num_seqs": None},
+        off={"max_num_seqs": 1},
         concurrencies=(),
+        least_concurrency=2,
         suits="several requests in flight at once",
         breaks="each request decodes more slowly than alone",
         why_helps="one read of the weights serves every running request",
@@ -81,8 +84,8 @@ TECHNIQUES: tuple[Technique, ...] = (
     Technique(
         key="prefix_caching",
         title="Prefix caching",
-        sense=Sense.REMOVED,
-        changes={"enable_prefix_caching": False},
+        on={"enable_prefix_caching": None},
+        off={"enable_prefix_caching": False},
         concurrencies=(),
         suits="prompts that begin with the same text: system prompts, turns of one session",
         breaks="nothing in the outputs; hashing costs a little of the processor",
@@ -92,25 +95,25 @@ TECHNIQUES: tuple[Technique, ...] = (
     Technique(
         key="ngram_speculation",
         title="N-gram speculative decoding (k=4)",
-        sense=Sense.ADDED,
-        changes={
+        on={
             "speculative_config": NgramSpeculation(
                 num_speculative_tokens=4, prompt_lookup_max=4, prompt_lookup_min=2
             )
         },
+        off={"speculative_config": None},
         concurrencies=(1,),
         suits="outputs that copy from their prompt, at small batch",
         breaks="spends arithmetic on rejected drafts; switches asynchronous scheduling off",
         why_helps="accepted draft tokens save whole passes over the weights",
-        why_not="drafts are rarely accepted, or the batch leaves no spare arithmetic to verify them",
+        why_not="drafts are rarely accepted, or the batch leaves no arithmetic to verify them",
         needs=frozenset({Need.TEXT}),
     ),
     Technique(
         key="half_precision",
         title="16-bit weights and arithmetic (bf16 instead of fp32)",
-        sense=Sense.REMOVED,
-        changes={"dtype": "float32"},
-        concurrencies=(1,),
+        on={"dtype": "bfloat16"},
+        off={"dtype": "float32"},
+        concurrencies=(),
         suits="memory-bound decoding, and devices with 16-bit matrix units",
         breaks="rounding; a processor without 16-bit arithmetic converts and can be slower",
         why_helps="half as many weight bytes are read per step",

@@ -5,6 +5,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 GB = 10**9
 MILLISECONDS_PER_S = 1e3
+MINUTES_FROM_S = 120
 
 
 def bytes_text(value_bytes: float) -> str:
@@ -19,7 +20,7 @@ def seconds_text(value_s: float) -> str:
     """A duration for a person: milliseconds below one second, minutes above two."""
     if abs(value_s) < 1:
         return f"{value_s * MILLISECONDS_PER_S:.1f} ms"
-    if abs(value_s) < 120:
+    if abs(value_s) < MINUTES_FROM_S:
         return f"{value_s:.2f} s"
     minutes, seconds = divmod(round(value_s), 60)
     return f"{minutes} min {seconds:02d} s"

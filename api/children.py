@@ -19,6 +19,7 @@ LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
 LOG_LIMIT_BYTES = 16 << 20
 STOP_MARGIN_S = 15.0
+ORPHAN_GRACE_S = 2.0  # the database is going as well: nothing orderly is left to do
 ASK_TIMEOUT_S = 2.0
 
 
@@ -58,7 +59,11 @@ class Child:
         opened = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(opened, "ab") as log:
             self._process = subprocess.Popen(
-                guardian.command(self.plan.argv, grace_s=self.plan.grace_s),
+                guardian.command(
+                    self.plan.argv,
+                    grace_s=self.plan.grace_s,
+                    orphan_grace_s=min(self.plan.grace_s, ORPHAN_GRACE_S),
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

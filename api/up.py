@@ -260,6 +260,7 @@ class Supervisor:
             "ROOFTUNE_PROXY_URL": self.urls.proxy,
             "ROOFTUNE_URL": self.urls.api,
             "ROOFTUNE_SINGLE_USER": str(self.settings.single_user).lower(),
+            "ROOFTUNE_SERVICE_PID": str(os.getpid()),  # what is below it is no neighbour of a probe
             "PYTHONPATH": _path_with(CHECKOUT, self._environment.get("PYTHONPATH")),
             "PYTHONUNBUFFERED": "1",
         }

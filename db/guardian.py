@@ -42,12 +42,17 @@ def command(
     *,
     stop_signal: int = signal.SIGTERM,
     grace_s: float = 10.0,
+    orphan_grace_s: float | None = None,
     uid: int | None = None,
     gid: int | None = None,
 ) -> list[str]:
-    """The argv that runs `argv` under a guardian, to be spawned by the calling process itself."""
+    """The argv that runs `argv` under a guardian, to be spawned by the calling process itself.
+
+    `orphan_grace_s` is the grace when the caller is gone (default: the same as otherwise).
+    """
     options = ["--parent", str(os.getpid())]
     options += ["--stop-signal", str(int(stop_signal)), "--grace", str(grace_s)]
+    options += [] if orphan_grace_s is None else ["--orphan-grace", str(orphan_grace_s)]
     options += [] if uid is None else ["--uid", str(uid)]
     options += [] if gid is None else ["--gid", str(gid)]
     script = str(Path(__file__).resolve())
@@ -62,6 +67,7 @@ class Order:
     parent: int
     stop_signal: int
     grace_s: float
+    orphan_grace_s: float
     uid: int | None
     gid: int | None
 
@@ -176,8 +182,10 @@ class Guardian:
         asked = False
         with contextlib.suppress(BlockingIOError):
             asked = bool(STOP_SIGNALS.intersection(os.read(self._wake_read, 4096)))
-        if self._deadline is None and (asked or self._orphaned()):
-            self._deadline = time.monotonic() + self._order.grace_s
+        orphaned = self._orphaned()
+        if self._deadline is None and (asked or orphaned):
+            grace_s = self._order.orphan_grace_s if orphaned else self._order.grace_s
+            self._deadline = time.monotonic() + grace_s
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, self._order.stop_signal)
 
@@ -215,6 +223,7 @@ def _parsed(arguments: Sequence[str]) -> Order:
     parser.add_argument("--parent", type=int, default=os.getppid())
     parser.add_argument("--stop-signal", type=int, default=signal.SIGTERM)
     parser.add_argument("--grace", type=float, default=10.0)
+    parser.add_argument("--orphan-grace", type=float)
     parser.add_argument("--uid", type=int)
     parser.add_argument("--gid", type=int)
     parser.add_argument("argv", nargs="+")
@@ -224,6 +233,7 @@ def _parsed(arguments: Sequence[str]) -> Order:
         parent=got.parent,
         stop_signal=got.stop_signal,
         grace_s=got.grace,
+        orphan_grace_s=got.grace if got.orphan_grace is None else got.orphan_grace,
         uid=got.uid,
         gid=got.gid,
     )

@@ -54,9 +54,10 @@ class RequestRecord:
     @property
     def tpot_s(self) -> float | None:
         """(last - first) / (tokens - 1) (handbook 12); None below two tokens."""
-        if self.first_token_s is None or self.last_token_s is None or (self.output_tokens or 0) < 2:
+        gaps = (self.output_tokens or 0) - 1
+        if self.first_token_s is None or self.last_token_s is None or gaps <= 0:
             return None
-        return (self.last_token_s - self.first_token_s) / ((self.output_tokens or 0) - 1)
+        return (self.last_token_s - self.first_token_s) / gaps
 
     @property
     def e2e_s(self) -> float:
@@ -138,7 +139,8 @@ class LoadPoint:
     `throughput_tokens_per_s` counts output tokens of successful requests over the point's span
     (first send to last end). `in_flight_mean` is the time-weighted number of requests in flight:
     a closed loop that did not reach its concurrency is not usable (case S-24).
-    `usable` is False when the point is disturbed, failed or did not reach its load; `flaws` say why.
+    `usable` is False when the point is disturbed, failed or did not reach its load; `flaws` say
+    why.
     """
 
     concurrency: int

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.estimate import Estimate, Source
@@ -21,7 +21,9 @@ from advisor.recommender.recommendation import NoiseFloor
 
 BASIS = "t interval of the noise floor"
 Figure = Callable[[LoadPoint], float | None]
-Starts = dict[tuple[str, int], tuple[tuple[float, ...], ...]]
+# By configuration hash, requests in flight and digest of the requests that were replayed: one tuple
+# of values per engine start, in the order of the trials.
+Starts = dict[tuple[str, int, str], tuple[tuple[float, ...], ...]]
 
 
 def throughput(point: LoadPoint) -> float | None:
@@ -58,36 +60,53 @@ def pace_of(label: str) -> Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """Values of `figure` on every configuration of a study, by configuration hash and load.
+    """Values of `figure` on every configuration of a study.
 
-    `starts[hash, load]` holds one tuple of values per engine start, in the order of the trials.
-    `noise` is pooled over repeats within and between starts, `within` over those within a start.
+    Configurations are only compared on the same requests: `subsets[load]` are the digests of what
+    was replayed at that many requests in flight, the largest set first. `noise` is pooled over
+    repeats within and between starts, `within` over those within a start.
     """
 
     baseline: str
     starts: Starts
+    subsets: Mapping[int, tuple[str, ...]]
     noise: NoiseFit
     within: NoiseFit
 
     def values(self, config_hash: str, concurrency: int) -> tuple[float, ...]:
-        """All repeats of all starts."""
-        return tuple(itertools.chain(*self.starts.get((config_hash, concurrency), ())))
+        """All repeats of all starts, on the requests that the comparison is about."""
+        subset = self._subset(config_hash, concurrency)
+        return () if subset is None else self._on(config_hash, concurrency, subset)
 
     def drift(self, concurrency: int) -> float | None:
         """Log ratio of the baseline's last start over its first; None with fewer than two."""
-        starts = self.starts.get((self.baseline, concurrency), ())
+        subset = self._subset(self.baseline, concurrency)
+        starts = self.starts.get((self.baseline, concurrency, subset or ""), ())
         return None if len(starts) <= 1 else _log_mean(starts[-1]) - _log_mean(starts[0])
 
     def figure(self, config_hash: str, concurrency: int) -> Estimate | None:
-        """Geometric mean of the repeats with its interval."""
+        """Geometric mean of the repeats with its interval.
+
+        A configuration that was only measured on fewer requests than the baseline is given the
+        baseline's figure times its ratio, so that all figures are about the same requests.
+        """
         values = self.values(config_hash, concurrency)
         if not values:
             return None
-        return _interval(_log_mean(values), self.noise.half_width(len(values)), self._basis(values))
+        scale = 0.0
+        base = self._subset(self.baseline, concurrency)
+        if base is not None and base != self._subset(config_hash, concurrency):
+            ratio = self.ratio(config_hash, concurrency)
+            if ratio is not None:
+                whole = self._on(self.baseline, concurrency, base)
+                scale = _log_mean(whole) + math.log(ratio.value) - _log_mean(values)
+        half = self.noise.half_width(len(values))
+        return _interval(_log_mean(values) + scale, half, self._basis(values))
 
     def ratio(self, config_hash: str, concurrency: int) -> Estimate | None:
         """Configuration over baseline; the drift between baseline starts widens the interval."""
-        before = self.values(self.baseline, concurrency)
+        subset = self._subset(config_hash, concurrency)
+        before = self._on(self.baseline, concurrency, subset or "")
         after = self.values(config_hash, concurrency)
         if not before or not after:
             return None
@@ -95,6 +114,19 @@ class Arms:
         half = math.hypot(half, (self.drift(concurrency) or 0.0) / 2)
         counts = f"{len(after)} against {len(before)} points, {BASIS}"
         return _interval(_log_mean(after) - _log_mean(before), half, counts)
+
+    def _on(self, config_hash: str, concurrency: int, subset: str) -> tuple[float, ...]:
+        return tuple(itertools.chain(*self.starts.get((config_hash, concurrency, subset), ())))
+
+    def _subset(self, config_hash: str, concurrency: int) -> str | None:
+        """The largest set of requests measured on it and on the baseline, else on it alone."""
+        mine = [
+            subset
+            for subset in self.subsets.get(concurrency, ())
+            if (config_hash, concurrency, subset) in self.starts
+        ]
+        both = [s for s in mine if (self.baseline, concurrency, s) in self.starts]
+        return next(iter(both or mine), None)
 
     def _basis(self, values: Sequence[float]) -> str:
         count = len(values)
@@ -143,7 +175,13 @@ def class_arms(evidence: StudyEvidence) -> dict[str, Arms]:
     starts = {label: _starts(evidence, pace_of(label)) for label in labels}
     noise, within = _noise(starts.values(), TPOT_PRIOR)
     return {
-        label: Arms(baseline=evidence.baseline.hash, starts=by_load, noise=noise, within=within)
+        label: Arms(
+            baseline=evidence.baseline.hash,
+            starts=by_load,
+            subsets=_subsets(evidence),
+            noise=noise,
+            within=within,
+        )
         for label, by_load in starts.items()
     }
 
@@ -152,21 +190,20 @@ def arms_of(evidence: StudyEvidence, figure: Figure, prior: NoisePrior) -> Arms:
     """The study's usable points read through `figure`."""
     starts = _starts(evidence, figure)
     noise, within = _noise([starts], prior)
-    return Arms(baseline=evidence.baseline.hash, starts=starts, noise=noise, within=within)
+    return Arms(
+        baseline=evidence.baseline.hash,
+        starts=starts,
+        subsets=_subsets(evidence),
+        noise=noise,
+        within=within,
+    )
 
 
 def usable_points(evidence: StudyEvidence) -> Iterator[tuple[TrialEvidence, LoadPoint]]:
-    """Points that may be compared, with their trial.
-
-    Usable ones, of the requests that the study's first usable point at this load replayed:
-    figures on other requests would compare the requests.
-    """
-    subsets: dict[int, str] = {}
+    """Points that may be compared, with their trial."""
     for trial in evidence.trials:
         for point in trial.points:
-            if not point.usable:
-                continue
-            if subsets.setdefault(point.concurrency, point.subset_digest) == point.subset_digest:
+            if point.usable:
                 yield trial, point
 
 
@@ -180,14 +217,26 @@ def noise_floor(arms: Arms) -> NoiseFloor:
 
 
 def _starts(evidence: StudyEvidence, figure: Figure) -> Starts:
-    found: dict[tuple[str, int], dict[str, list[float]]] = {}
+    found: dict[tuple[str, int, str], dict[str, list[float]]] = {}
     hashes = {trial.plan.key: trial.plan.config.hash for trial in evidence.trials}
     for trial, point in usable_points(evidence):
         value = figure(point)
         if value is not None:
-            by_trial = found.setdefault((hashes[trial.plan.key], point.concurrency), {})
+            load = (hashes[trial.plan.key], point.concurrency, point.subset_digest)
+            by_trial = found.setdefault(load, {})
             by_trial.setdefault(trial.plan.key, []).append(value)
     return {key: tuple(map(tuple, by_trial.values())) for key, by_trial in found.items()}
+
+
+def _subsets(evidence: StudyEvidence) -> dict[int, tuple[str, ...]]:
+    """What was replayed at each load, the largest set of requests first."""
+    sizes: dict[int, dict[str, int]] = {}
+    for _, point in usable_points(evidence):
+        sizes.setdefault(point.concurrency, {})[point.subset_digest] = point.requests
+    return {
+        load: tuple(sorted(found, key=lambda subset: -found[subset]))
+        for load, found in sizes.items()
+    }
 
 
 def _noise(tables: Iterable[Starts], prior: NoisePrior) -> tuple[NoiseFit, NoiseFit]:

@@ -146,4 +146,4 @@ def _drift_warnings(evidence: StudyEvidence, arms: Arms) -> Iterable[str]:
 def _differs(evidence: StudyEvidence, best: RankedConfig, technique: Technique) -> bool:
     """Whether the recommended configuration moved a lever of this technique."""
     before, after = evidence.baseline.levers, best.config.levers
-    return any(getattr(before, name) != getattr(after, name) for name in technique.changes)
+    return any(getattr(before, name) != getattr(after, name) for name in technique.off)

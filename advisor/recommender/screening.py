@@ -61,10 +61,11 @@ def shape_of(traffic: TrafficSummary) -> TrafficShape | None:
     )
 
 
-def effect_of(technique: Technique, ratio: Estimate) -> Estimate:
+def effect_of(evidence: StudyEvidence, technique: Technique, ratio: Estimate) -> Estimate:
     """Gain of having the technique, from the throughput ratio of variant over baseline."""
     value, *ends = (
-        technique.effect(baseline=1.0, variant=end) for end in (ratio.value, ratio.low, ratio.high)
+        technique.gain(end, baseline=evidence.baseline)
+        for end in (ratio.value, ratio.low, ratio.high)
     )
     return Estimate(
         value=value, low=min(ends), high=max(ends), source=ratio.source, basis=ratio.basis
@@ -90,7 +91,9 @@ def forecast(evidence: StudyEvidence, technique: Technique, concurrency: int) ->
     except (InvalidInput, UnknownName) as error:
         return _unknown(technique, concurrency, f"the roofline cannot say: {error}")
     return Forecast(
-        technique=technique.key, concurrency=concurrency, predicted=effect_of(technique, ratio)
+        technique=technique.key,
+        concurrency=concurrency,
+        predicted=effect_of(evidence, technique, ratio),
     )
 
 

@@ -11,7 +11,7 @@ from advisor.recommender.screening import lacking, loads_of, predicted_throughpu
 from advisor.recommender.verdict import MARGIN, not_applicable
 from advisor.roofline.efficiency import assumed_start_s
 from advisor.serving import LeverValue, ServingConfig
-from advisor.techniques import Sense, Technique
+from advisor.techniques import Technique
 
 BASELINE = "baseline"
 ANCHOR = "anchor"
@@ -19,6 +19,10 @@ COMBINATION = "combination"
 # A small load is slow per request and measures pace rather than queueing: fewer requests do.
 SMALL_LOAD_SHARE = 1 / 3
 LEAST_REQUESTS = 16
+# No load point may eat more of the budget than this; a slow configuration replays fewer requests.
+POINT_SHARE = 0.22
+LEAST_POINT_S = 20.0
+FEWEST_REQUESTS = 4
 # Warm-up requests, cache resets and stopping, beside start and load.
 TRIAL_EXTRA_S = 10.0
 # Only for planning, where neither the upload nor a measurement tells.
@@ -28,20 +32,23 @@ ASSUMED_TOKENS_PER_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A trial before it is costed: `loads` are (requests in flight, repeat)."""
+    """A trial before it is costed.
+
+    `loads` are (requests in flight, repeat, requests); None requests: as many as time allows.
+    """
 
     key: str
     title: str
     technique: str | None
     config: ServingConfig
-    loads: tuple[tuple[int, int], ...]
+    loads: tuple[tuple[int, int, int | None], ...]
 
 
 def baseline_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
     """The unchanged configuration: the goal's load twice, apart, and every technique's load."""
     goal = evidence.goal.concurrency
     small = _other_loads(evidence, techniques)
-    loads = ((goal, 1), *((other, 1) for other in small), (goal, 2))
+    loads = ((goal, 1, None), *((other, 1, None) for other in small), (goal, 2, None))
     return _costed(
         evidence,
         _Wanted(
@@ -55,8 +62,16 @@ def baseline_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> 
 
 
 def anchor_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
-    """A second start of the baseline at the end: restart noise and drift."""
+    """A second start of the baseline at the end: restart noise, drift, and what it still lacks.
+
+    A configuration too slow for all requests replayed the first few; so does the baseline here.
+    """
     loads = (evidence.goal.concurrency, *_other_loads(evidence, techniques))
+    repeats = dict.fromkeys(loads, 1)
+    fewer = []
+    for load, requests in _only_elsewhere(evidence):
+        repeats[load] = repeats.get(load, 0) + 1
+        fewer.append((load, repeats[load], requests))
     return _costed(
         evidence,
         _Wanted(
@@ -64,7 +79,7 @@ def anchor_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> Tr
             title="Baseline, started again",
             technique=None,
             config=evidence.baseline,
-            loads=tuple((load, 1) for load in loads),
+            loads=(*((load, 1, None) for load in loads), *fewer),
         ),
     )
 
@@ -77,10 +92,10 @@ def technique_trial(evidence: StudyEvidence, technique: Technique) -> TrialPlan 
         evidence,
         _Wanted(
             key=technique.key,
-            title=variant_title(technique),
+            title=variant_title(technique, evidence.baseline),
             technique=technique.key,
             config=technique.variant(evidence.baseline),
-            loads=tuple((load, 1) for load in loads_of(evidence, technique)),
+            loads=tuple((load, 1, None) for load in loads_of(evidence, technique)),
         ),
     )
 
@@ -105,7 +120,7 @@ def combination_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) 
         return None
     changes: dict[str, LeverValue] = {}
     for technique in improving:
-        changes.update(technique.changes)
+        changes.update(technique.toggle(evidence.baseline))
     config = evidence.baseline.changed(changes)
     if any(config == technique.variant(evidence.baseline) for technique in improving):
         return None
@@ -113,17 +128,17 @@ def combination_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) 
         evidence,
         _Wanted(
             key=COMBINATION,
-            title=", ".join(variant_title(technique) for technique in improving),
+            title=", ".join(variant_title(item, evidence.baseline) for item in improving),
             technique=None,
             config=config,
-            loads=((evidence.goal.concurrency, 1),),
+            loads=((evidence.goal.concurrency, 1, None),),
         ),
     )
 
 
-def variant_title(technique: Technique) -> str:
+def variant_title(technique: Technique, baseline: ServingConfig) -> str:
     """How a trial that toggles the technique is called."""
-    return f"{technique.title} {'off' if technique.sense is Sense.REMOVED else 'on'}"
+    return f"{technique.title} {'off' if technique.present(baseline) else 'on'}"
 
 
 def missing_points(trial: TrialEvidence) -> tuple[PointPlan, ...]:
@@ -144,20 +159,41 @@ def _other_loads(evidence: StudyEvidence, techniques: Iterable[Technique]) -> li
     return sorted(loads - {evidence.goal.concurrency})
 
 
-def _requests(evidence: StudyEvidence, concurrency: int) -> int:
+def _requests(evidence: StudyEvidence, config: ServingConfig, concurrency: int) -> int:
+    """How many requests a load point replays: as asked, fewer on a configuration that is slow."""
     asked = evidence.requests_per_point
-    if concurrency >= evidence.goal.concurrency:
+    if concurrency < evidence.goal.concurrency:
+        asked = min(asked, max(LEAST_REQUESTS, math.ceil(asked * SMALL_LOAD_SHARE)))
+    expected_s = asked * _output_tokens(evidence) / _rate(evidence, config, concurrency)
+    limit_s = max(LEAST_POINT_S, evidence.budget_s * POINT_SHARE)
+    if config == evidence.baseline or expected_s <= limit_s:
         return asked
-    return min(asked, max(LEAST_REQUESTS, math.ceil(asked * SMALL_LOAD_SHARE)))
+    return min(asked, max(FEWEST_REQUESTS, math.floor(asked * limit_s / expected_s)))
+
+
+def _only_elsewhere(evidence: StudyEvidence) -> list[tuple[int, int]]:
+    """Loads (requests in flight, requests) measured on other configurations only."""
+    mine = {(p.concurrency, p.requests) for p in _points(evidence, evidence.baseline)}
+    others = {
+        (point.concurrency, point.requests)
+        for trial in evidence.trials
+        for point in trial.points
+        if point.usable
+    }
+    return sorted(others - mine)
 
 
 def _costed(evidence: StudyEvidence, wanted: _Wanted) -> TrialPlan:
     points = tuple(
-        PointPlan(concurrency=load, repeat=repeat, requests=_requests(evidence, load))
-        for load, repeat in wanted.loads
+        PointPlan(
+            concurrency=load,
+            repeat=repeat,
+            requests=requests or _requests(evidence, wanted.config, load),
+        )
+        for load, repeat, requests in wanted.loads
     )
     estimates = {
-        load: predicted_throughput(evidence, wanted.config, load) for load, _ in wanted.loads
+        load: predicted_throughput(evidence, wanted.config, load) for load, _, _ in wanted.loads
     }
     return TrialPlan(
         key=wanted.key,

@@ -78,9 +78,10 @@ def verdict(compared: Comparison, technique: Technique) -> Verdict:
 
 
 def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
-    """Why toggling the technique would change nothing; None when it would change something."""
-    if technique.variant(evidence.baseline) == evidence.baseline:
-        return "the baseline already has the setting that the trial would try"
+    """Why the technique has nothing to do at the goal's load; None when it has."""
+    least = technique.least_concurrency
+    if evidence.goal.concurrency < least:
+        return f"it needs at least {least} requests in flight to do anything"
     return None
 
 
@@ -108,7 +109,7 @@ def effect(compared: Comparison, technique: Technique, concurrency: int) -> Effe
             measured=None,
             reason=missing or _why_unmeasured(evidence, technique, concurrency),
         )
-    gain = effect_of(technique, ratio)
+    gain = effect_of(evidence, technique, ratio)
     kind = kind_of(gain)
     return Effect(
         concurrency=concurrency,
@@ -132,7 +133,9 @@ def _by_class(
 ) -> dict[str, Estimate]:
     ratios = {label: arms.ratio(variant, concurrency) for label, arms in compared.classes.items()}
     return {
-        label: effect_of(technique, ratio) for label, ratio in ratios.items() if ratio is not None
+        label: effect_of(compared.evidence, technique, ratio)
+        for label, ratio in ratios.items()
+        if ratio is not None
     }
 
 

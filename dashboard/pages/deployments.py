@@ -13,8 +13,6 @@ from dashboard.session import act, client, readable_errors
 from dashboard.settings import DashboardSettings
 from dashboard.wording import SHORT_HASH, count_text, overrides_text, plain, time_text, words
 
-# In these states a deployment stays until somebody asks for something else.
-SETTLED = DEPLOYMENT_OVER | {DeploymentState.SERVING}
 ANSWER_TOKENS = 256
 
 

@@ -14,7 +14,7 @@ from advisor.recommender.recommendation import VerdictKind
 from advisor.recommender.screening import effect_of
 from advisor.recommender.verdict import kind_of
 from advisor.serving import LeverValue, ServingConfig
-from advisor.techniques import TECHNIQUES, Sense
+from advisor.techniques import TECHNIQUES
 from tests.fakes.planted_world import World, estimate, study
 
 LEVERS: tuple[tuple[str, LeverValue], ...] = (
@@ -120,8 +120,8 @@ def test_having_and_lacking_a_technique_are_inverse(ratio: object) -> None:
     """An effect above 1 means that the technique helps, however it was toggled."""
     found = estimate(ratio.value, ratio.low, ratio.high)  # type: ignore[attr-defined]
     for technique in TECHNIQUES:
-        gain = effect_of(technique, found)
-        inverse = technique.sense is Sense.REMOVED
+        gain = effect_of(measured(), technique, found)
+        inverse = technique.present(measured().baseline)
 
         assert gain.value == pytest.approx(1 / found.value if inverse else found.value)
         assert gain.low <= gain.value <= gain.high

@@ -10,10 +10,20 @@ from advisor.goal import Goal
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
 from advisor.recommender.planner import Finished, next_step, plan_preview, unmeasured
 from advisor.recommender.space import ASSUMED_TOKENS_PER_S, LEAST_REQUESTS
+from advisor.recommender.verdict import verdicts
 from advisor.serving import FunctionalSettings, Levers, ServingConfig
 from advisor.states import TrialState
 from advisor.techniques import TECHNIQUES
-from tests.fakes.planted_world import DEVICE, Lab, World, begin, laboratory, study, summary
+from tests.fakes.planted_world import (
+    DEVICE,
+    Lab,
+    World,
+    begin,
+    estimate,
+    laboratory,
+    study,
+    summary,
+)
 
 # 32-bit is faster here, and without its cache the engine is too: two changes improve.
 TWO_IMPROVE = World(dtype_factor={"float32": 0.8}, shared=-0.5)
@@ -73,7 +83,7 @@ def test_a_technique_is_measured_at_the_goals_load_and_at_its_own() -> None:
         for evidence in (after, alone)
     ]
 
-    assert [loads[0][item.key] for item in TECHNIQUES] == [[16], [16], [16, 1], [16, 1]]
+    assert [loads[0][item.key] for item in TECHNIQUES] == [[16], [16], [16, 1], [16]]
     assert all(set(points) == {1} for points in loads[1].values())
 
 
@@ -232,11 +242,50 @@ def test_what_needs_text_is_not_tried_without() -> None:
     assert set(needing) & set(keys(evidence)) == set()
 
 
-def test_what_the_baseline_already_has_is_not_tried() -> None:
-    """The variant would be the baseline."""
+def test_a_baseline_without_a_technique_is_tried_with_it() -> None:
+    """The toggle goes the other way, and the gain still is that of having the technique."""
     narrow = ServingConfig(levers=Levers(max_num_seqs=1))
+    evidence = study(World(), evidence=begin(baseline=narrow))
+    [trial] = [item for item in evidence.trials if item.plan.technique == TECHNIQUES[0].key]
 
-    assert TECHNIQUES[0].key not in keys(study(World(), evidence=begin(baseline=narrow)))
+    assert trial.plan.config == ServingConfig()
+    assert trial.plan.title.endswith(" on")
+
+
+def test_one_request_in_flight_leaves_nothing_to_batch() -> None:
+    """A technique below its least load is not tried."""
+    alone = study(World(), evidence=begin(goal=Goal(concurrency=1)))
+
+    assert TECHNIQUES[0].least_concurrency == 2
+    assert TECHNIQUES[0].key not in keys(alone)
+
+
+def test_a_slow_configuration_replays_fewer_requests_and_so_does_the_baseline() -> None:
+    """A point may take a share of the budget only; both sides are compared on the same requests."""
+    slow = replace(World(), dtype_factor={"float32": 30.0})
+    start = begin(budget_s=600.0)
+    device = replace(
+        start.device,
+        matrix_rate_flops_per_s={
+            **start.device.matrix_rate_flops_per_s,
+            "float32": estimate(1e9, 1e9, 1e9),
+        },
+    )
+    evidence = study(slow, evidence=replace(start, device=device))
+    [trial] = [item for item in evidence.trials if item.plan.technique == TECHNIQUES[3].key]
+    few = trial.plan.points[0].requests
+    baseline = {
+        (point.concurrency, point.requests)
+        for item in evidence.trials
+        if item.plan.config == evidence.baseline
+        for point in item.points
+    }
+    verdict = verdicts(evidence, (TECHNIQUES[3],))[0]
+
+    assert few < evidence.requests_per_point
+    assert (16, few) in baseline
+    assert verdict.effects[0].measured is not None
+    assert verdict.effects[0].measured.value > 5
 
 
 def test_the_preview_is_what_will_be_run() -> None:

@@ -10,7 +10,6 @@ from advisor.recommender.arms import class_arms, objective_arms, pace_of, throug
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
 from advisor.recommender.recommendation import Verdict, VerdictKind
 from advisor.recommender.verdict import ALL_REQUESTS, kind_of, trial_of, verdicts
-from advisor.serving import Levers, ServingConfig
 from advisor.states import TrialState
 from advisor.techniques import TECHNIQUES
 from tests.fakes.planted_world import World, begin, estimate, study, summary
@@ -129,10 +128,9 @@ def test_a_technique_without_text_is_unknown_for_want_of_text() -> None:
     assert "is not judged at 16 requests in flight because the upload holds" in verdict.sentence
 
 
-def test_what_the_baseline_already_has_does_not_apply() -> None:
-    """Toggling it would change nothing."""
-    narrow = begin(baseline=ServingConfig(levers=Levers(max_num_seqs=1)))
-    verdict = judged(narrow, 0)
+def test_a_technique_below_its_least_load_does_not_apply() -> None:
+    """It has nothing to do there, and says so."""
+    verdict = judged(begin(goal=Goal(concurrency=1)), 0)
 
     assert verdict.kind is VerdictKind.NOT_APPLICABLE
     assert "does not apply" in verdict.sentence
