@@ -28,7 +28,7 @@ from advisor.states import (
 from advisor.units import seconds_text
 from api.client import Client, DeploymentView, RecommendationView, StudyView, TargetView
 from api.report import print_recommendation
-from api.up import Supervisor
+from api.up import Supervisor, interrupted_by_signals
 
 SAMPLE = "traffic.jsonl"
 NAME = "demo"
@@ -212,7 +212,11 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
     """
     sample = resources.files("samples") / SAMPLE
     clock = Clock()
-    with _progress(console) as progress, Supervisor(data_dir=data_dir, notify=progress.say) as up:
+    with (
+        interrupted_by_signals(),
+        _progress(console) as progress,
+        Supervisor(data_dir=data_dir, notify=progress.say) as up,
+    ):
         with clock.part("service"):
             up.wait_ready()
         with Client(up.urls.api, up.key) as client:

@@ -298,14 +298,14 @@ def _path_with(first: Path, rest: str | None) -> str:
 
 def run_until_signal(supervisor: Supervisor, when_ready: Callable[[], None]) -> None:
     """Start, say so, wait for SIGTERM or SIGINT, stop. Call it from the main thread."""
-    with _interrupted_by_signals(), suppress(KeyboardInterrupt), supervisor:
+    with interrupted_by_signals(), suppress(KeyboardInterrupt), supervisor:
         supervisor.wait_ready()
         when_ready()
         supervisor.wait()
 
 
 @contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
+def interrupted_by_signals() -> Iterator[None]:
     """The first SIGTERM or SIGINT raises `KeyboardInterrupt`; later ones are ignored."""
     signals = (signal.SIGTERM, signal.SIGINT)
 

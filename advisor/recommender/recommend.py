@@ -88,7 +88,7 @@ def _memory(
     known = [peak for peak in peaks if peak is not None]
     dtype = served_dtype(evidence.model, evidence.baseline)
     return MemoryPicture(
-        weight_bytes=facts.weight_bytes,
+        weight_bytes=facts.weight_bytes or evidence.model.weight_bytes(dtype),
         kv_cache_bytes=facts.kv_cache_bytes,
         kv_cache_tokens=facts.kv_cache_tokens,
         kv_bytes_per_token=evidence.model.kv_bytes_per_token(dtype_bytes(dtype)),

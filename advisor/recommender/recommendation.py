@@ -87,10 +87,13 @@ class NoiseFloor:
 class MemoryPicture:
     """Where device memory goes on the baseline, in bytes; None: the engine did not say.
 
+    `weight_bytes` is the engine's figure, or the stored parameters in the served dtype where the
+    engine prints none (vLLM's CPU build).
+
     `kv_peak_usage` is the highest share of the KV cache seen in use at any load point.
     """
 
-    weight_bytes: int | None
+    weight_bytes: int
     kv_cache_bytes: int | None
     kv_cache_tokens: int | None
     kv_bytes_per_token: int

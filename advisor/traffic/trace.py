@@ -53,10 +53,8 @@ class Request:
     output_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "output_tokens", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise InvalidInput(name, f"{value} is negative")
+        if min(self.prompt_tokens or 0, self.output_tokens or 0, self.max_tokens or 0) < 0:
+            raise InvalidInput("prompt_tokens, output_tokens, max_tokens", "a count is negative")
         if self.kind is RequestKind.CHAT and self.messages is None:
             raise InvalidInput("messages", "a chat request has messages")
         if self.kind is RequestKind.COMPLETION and self.prompt is None:

@@ -164,7 +164,7 @@ def test_an_engine_that_dies_is_started_once_more_for_the_missing_points(
     site: AgentSite,
 ) -> None:
     """Warm-up and one point fit into its life, so the second start measures what misses."""
-    site.truth["die_after_requests"] = 4 + 12 + 14
+    site.truth["die_after_requests"] = 4 + 12 + 6
     site.start()
     study_id = site.study(site.target(), site.workload(), [BATCHING])
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from advisor.traffic.formats.fields import BadField, number
 
@@ -22,8 +23,7 @@ _NAMED = {"s": NS_PER_S, "ms": 10**6, "us": 10**3, "ns": 1}
 _MIXED = "mixed"
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
+class Time(NamedTuple):
     """A moment in nanoseconds: since 1970 when `absolute`, else since some start of the log."""
 
     ns: int

@@ -1,15 +1,12 @@
 """Reading uploads: formats, encodings, and what is said about rows that cannot be taken."""
 
-import codecs
-import io
 import json
 
 import pytest
 
 from advisor.errors import NoUsableRows, UnreadableFile
-from advisor.traffic.formats import encoding
 from advisor.traffic.formats.fields import BadField
-from advisor.traffic.formats.reader import MAX_REJECTS, MIN_ROWS_FOR_SHARE, read_trace
+from advisor.traffic.formats.reader import MAX_REJECTS, MIN_ROWS_FOR_SHARE
 from advisor.traffic.formats.row import dumped
 from advisor.traffic.trace import RequestKind
 from tests.unit.traffic.rows import jsonl, one, read, rejected
@@ -279,140 +276,6 @@ def test_a_file_of_broken_objects_is_jsonl_and_refused_as_such() -> None:
         read('{"prompt": "a\n{"prompt": "b\n')
 
 
-@pytest.mark.parametrize(
-    "magic",
-    [
-        b"\x1f\x8b\x08",
-        b"PK\x03\x04",
-        b"PAR1",
-        b"%PDF-1.7",
-        b"\x28\xb5\x2f\xfd",
-        b"\x00\x01" * 9 + b"\x00\x00",
-    ],
-)
-def test_binary_files_are_refused_by_what_they_are(magic: bytes) -> None:
-    """Compressed, spreadsheet, Parquet, PDF, anything with NUL bytes."""
-    with pytest.raises(UnreadableFile):
-        read(magic)
-
-
-@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
-def test_wide_encodings_are_read(codec: str) -> None:
-    """With a byte-order mark, and UTF-16 without one by where its NUL bytes stand."""
-    trace = read('{"prompt": "Grüße"}\n'.encode(codec))
-
-    assert trace.requests[0].prompt == "Grüße"
-
-
-def test_a_cut_wide_file_is_refused_by_line() -> None:
-    """Half a character at the end."""
-    body = codecs.BOM_UTF16_LE + '{"prompt": "a"}\n{"prompt": "b"}'.encode("utf-16-le")[:-1]
-    with pytest.raises(UnreadableFile, match="line 2"):
-        read(body)
-
-
-def test_a_damaged_line_in_a_utf8_file_is_rejected_alone() -> None:
-    """The other lines are UTF-8 beyond doubt: nothing is read in another code page."""
-    good = '{"prompt": "Grüße"}\n'.encode()
-    trace = read(good + b'{"prompt": "Gr\xfc\xdfe"}\n' + good)
-
-    assert [reject.line for reject in trace.report.rejects] == [2]
-    assert [request.prompt for request in trace.requests] == ["Grüße", "Grüße"]
-
-
-def test_an_unknown_code_page_is_refused() -> None:
-    """Words of high bytes are another alphabet: Windows-1252 would be mojibake."""
-    with pytest.raises(UnreadableFile, match="code page"):
-        read('{"prompt": "привет мир"}\n'.encode("cp1251"))
-
-
-def test_too_long_lines_are_rejected_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number, in bounded memory, in bytes and in wide text, in JSONL and in CSV."""
-    monkeypatch.setattr(encoding, "MAX_LINE_BYTES", 64)
-    long = json.dumps({"prompt": "x" * 200})
-    body = '{"prompt": "a"}\n' + long + '\n{"prompt": "b"}\n'
-    table = "prompt,output_tokens\na,1\n" + "x" * 200 + ",2\nb,3\n"
-    for text in (body, table):
-        for raw in (text.encode(), text.encode("utf-16")):
-            trace = read(raw)
-
-            assert [request.prompt for request in trace.requests] == ["a", "b"]
-            assert trace.report.rejects[0].reason == "longer than 32 MiB"
-
-
-def test_a_stream_is_read_from_its_start_and_left_open() -> None:
-    """The caller owns the stream."""
-    stream = io.BytesIO('{"prompt": "a"}\n'.encode("utf-16"))
-    read_trace(stream, filename="x")
-
-    assert not stream.closed
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_the_one_that_names_columns(delimiter: str) -> None:
-    """Spreadsheets of other countries write semicolons."""
-    rows = [["TIMESTAMP", "ContextTokens", "GeneratedTokens"], ["0", "10", "3"], ["1", "20", ""]]
-    trace = read("\n".join(delimiter.join(row) for row in rows))
-
-    assert [request.prompt_tokens for request in trace.requests] == [10, 20]
-    assert [request.output_tokens for request in trace.requests] == [3, None]
-
-
-def test_records_of_another_width_are_rejected_by_number() -> None:
-    """The header is record 1, as in a spreadsheet; blank records are ignored."""
-    report = read("input_tokens,output_tokens\n5,1\n,\n5\n,2\n").report
-
-    assert [(reject.line, reject.field) for reject in report.rejects] == [
-        (4, "record"),
-        (5, "prompt_tokens"),
-    ]
-    assert report.accepted == 1
-
-
-def test_a_field_beyond_the_limit_is_one_bad_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An open quote does not swallow the file into memory."""
-    monkeypatch.setattr("advisor.traffic.formats.lengths_csv.MAX_LINE_BYTES", 50)
-    report = read('prompt\nfine\n"' + "x" * 100 + "\nrest\n").report
-
-    assert report.accepted >= 1
-    assert report.rejects[0].reason == "not a CSV record (quotes or size)"
-
-
-def test_a_table_without_a_known_column_is_refused_and_quotes_no_text() -> None:
-    """A first row that is text, not names, may be somebody's prompt."""
-    with pytest.raises(NoUsableRows) as refused:
-        read("duration,What is the secret of the old house on the hill?\n1,2\n")
-
-    assert refused.value.found == ("duration", "(column 2 is no name)")
-
-
-def test_a_table_with_too_many_columns_names_the_first() -> None:
-    """A message stays readable."""
-    with pytest.raises(NoUsableRows) as refused:
-        read(",".join(f"c{place}" for place in range(60)) + "\n1\n")
-
-    assert refused.value.found[-1] == "and 20 more"
-
-
-def test_messages_in_a_cell_may_be_an_object_that_holds_them() -> None:
-    """And a cell that only looks like JSON is the prompt itself."""
-    cell = json.dumps({"messages": [USER]}).replace('"', '""')
-    trace = read(f'messages,output\n"{cell}",ok\n"[1, 2]",\n"{{broken",x\n,y\n')
-
-    assert json.loads(trace.requests[0].messages or "") == [USER]
-    assert [request.prompt for request in trace.requests[1:]] == ["[1, 2]", "{broken"]
-    assert trace.requests[1].response is None
-    assert [reject.line for reject in trace.report.rejects] == [5]
-
-
-def test_of_two_names_for_one_field_the_better_known_counts() -> None:
-    """`prompt_tokens` before `isl`, whatever their order."""
-    for header in ("isl,prompt_tokens", "prompt_tokens,isl"):
-        (request,) = read(f"{header}\n{'1,2' if header.startswith('isl') else '2,1'}\n").requests
-
-        assert request.prompt_tokens == 2
-
-
 def test_repeated_ids_that_are_no_names_are_not_quoted() -> None:
     """Somebody may use a question as an id."""
     rows = [{"prompt": "a", "id": name} for name in ("what is it?!", "what is it?!", "x", "x", "x")]
@@ -426,22 +289,6 @@ def test_a_warning_names_the_first_lines_only() -> None:
     (warning,) = read(jsonl(*[{"prompt": "a", "prompt_tokens": 0}] * 7)).report.warnings
 
     assert warning.endswith("(line 1, 2, 3, 4, 5, …)")
-
-
-def test_a_header_longer_than_the_csv_modules_own_limit_is_a_refusal() -> None:
-    """Not a crash."""
-    with pytest.raises(NoUsableRows):
-        read("x" * 200_000 + "\n1\n")
-
-
-def test_a_cell_encoded_too_often_is_a_plain_prompt() -> None:
-    """Three decodes are tried."""
-    cell = json.dumps([USER])
-    for _ in range(4):
-        cell = json.dumps(cell)
-    trace = read('prompt\n"' + cell.replace('"', '""') + '"\n')
-
-    assert trace.requests[0].prompt == cell
 
 
 def test_a_value_that_is_too_deep_to_write_is_a_bad_field() -> None:
