@@ -37,7 +37,7 @@ POLL_S = 0.5
 READY_WITHIN_S = 900.0
 # The demo must fit ten minutes on two cores, so the study's budget is what the rest leaves.
 STUDY_BUDGET_S = 420.0
-REQUESTS_PER_POINT = 24
+REQUESTS_PER_POINT = 16
 # A processor whose 16-bit matrix rate is below half of its 32-bit rate has no 16-bit arithmetic:
 # vLLM's default would then be several times slower than what a user of that machine would serve.
 SLOW_HALF = 0.5

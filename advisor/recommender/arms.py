@@ -63,13 +63,13 @@ class Arms:
     """Values of `figure` on every configuration of a study.
 
     Configurations are only compared on the same requests: `subsets[load]` are the digests of what
-    was replayed at that many requests in flight, the largest set first. `noise` is pooled over
-    repeats within and between starts, `within` over those within a start.
+    was replayed at that many requests in flight, with how many requests, the largest set first.
+    `noise` is pooled over repeats within and between starts, `within` over those within a start.
     """
 
     baseline: str
     starts: Starts
-    subsets: Mapping[int, tuple[str, ...]]
+    subsets: Mapping[int, Mapping[str, int]]
     noise: NoiseFit
     within: NoiseFit
 
@@ -106,13 +106,17 @@ class Arms:
     def ratio(self, config_hash: str, concurrency: int) -> Estimate | None:
         """Configuration over baseline; the drift between baseline starts widens the interval."""
         subset = self._subset(config_hash, concurrency)
-        before = self._on(self.baseline, concurrency, subset or "")
-        after = self.values(config_hash, concurrency)
-        if not before or not after:
+        if subset is None:
+            return None
+        before = self._on(self.baseline, concurrency, subset)
+        after = self._on(config_hash, concurrency, subset)
+        if not before:
             return None
         half = self.noise.half_width(len(before), len(after))
         half = math.hypot(half, (self.drift(concurrency) or 0.0) / 2)
-        counts = f"{len(after)} against {len(before)} points, {BASIS}"
+        sizes = self.subsets[concurrency]
+        few = "" if sizes[subset] == max(sizes.values()) else f" of only {sizes[subset]} requests"
+        counts = f"{len(after)} against {len(before)} points{few}, {BASIS}"
         return _interval(_log_mean(after) - _log_mean(before), half, counts)
 
     def _on(self, config_hash: str, concurrency: int, subset: str) -> tuple[float, ...]:
@@ -122,7 +126,7 @@ class Arms:
         """The largest set of requests measured on it and on the baseline, else on it alone."""
         mine = [
             subset
-            for subset in self.subsets.get(concurrency, ())
+            for subset in self.subsets.get(concurrency, {})
             if (config_hash, concurrency, subset) in self.starts
         ]
         both = [s for s in mine if (self.baseline, concurrency, s) in self.starts]
@@ -228,13 +232,13 @@ def _starts(evidence: StudyEvidence, figure: Figure) -> Starts:
     return {key: tuple(map(tuple, by_trial.values())) for key, by_trial in found.items()}
 
 
-def _subsets(evidence: StudyEvidence) -> dict[int, tuple[str, ...]]:
-    """What was replayed at each load, the largest set of requests first."""
+def _subsets(evidence: StudyEvidence) -> dict[int, dict[str, int]]:
+    """What was replayed at each load with its number of requests, the largest set first."""
     sizes: dict[int, dict[str, int]] = {}
     for _, point in usable_points(evidence):
         sizes.setdefault(point.concurrency, {})[point.subset_digest] = point.requests
     return {
-        load: tuple(sorted(found, key=lambda subset: -found[subset]))
+        load: dict(sorted(found.items(), key=lambda item: -item[1]))
         for load, found in sizes.items()
     }
 

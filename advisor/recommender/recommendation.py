@@ -38,7 +38,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one technique does on this traffic; `kind` is at the goal's concurrency.
+    """What one technique does on this traffic.
+
+    `kind` is that of the first effect: at the goal's concurrency, or at the load it was measured
+    at where the goal's was too slow for the study's budget.
 
     `sentence` is one sentence: by how much, in which regime, why.
     """

@@ -18,11 +18,12 @@ ANCHOR = "anchor"
 COMBINATION = "combination"
 # A small load is slow per request and measures pace rather than queueing: fewer requests do.
 SMALL_LOAD_SHARE = 1 / 3
-LEAST_REQUESTS = 16
-# No load point may eat more of the budget than this; a slow configuration replays fewer requests.
-POINT_SHARE = 0.22
+LEAST_REQUESTS = 8
+# No load point may eat more of the budget than this; a slow configuration is measured at a lower
+# load, with as many requests as are then in flight.
+POINT_SHARE = 0.18
 LEAST_POINT_S = 20.0
-FEWEST_REQUESTS = 4
+LOWER_LOAD = 4
 # Warm-up requests, cache resets and stopping, beside start and load.
 TRIAL_EXTRA_S = 10.0
 # Only for planning, where neither the upload nor a measurement tells.
@@ -45,10 +46,26 @@ class _Wanted:
 
 
 def baseline_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
-    """The unchanged configuration: the goal's load twice, apart, and every technique's load."""
+    """The unchanged configuration: the goal's load twice, apart, and every technique's load.
+
+    A technique too slow for those loads is measured at a lower one, and so is the baseline.
+    """
+    techniques = tuple(techniques)
     goal = evidence.goal.concurrency
     small = _other_loads(evidence, techniques)
-    loads = ((goal, 1, None), *((other, 1, None) for other in small), (goal, 2, None))
+    lower = {
+        load: requests
+        for technique in techniques
+        if not (not_applicable(evidence, technique) or lacking(technique, evidence.traffic))
+        for load, requests in _bearable(evidence, technique).items()
+        if load not in {goal, *small}
+    }
+    loads = (
+        (goal, 1, None),
+        *((other, 1, None) for other in small),
+        (goal, 2, None),
+        *((load, 1, requests) for load, requests in sorted(lower.items())),
+    )
     return _costed(
         evidence,
         _Wanted(
@@ -95,7 +112,9 @@ def technique_trial(evidence: StudyEvidence, technique: Technique) -> TrialPlan 
             title=variant_title(technique, evidence.baseline),
             technique=technique.key,
             config=technique.variant(evidence.baseline),
-            loads=tuple((load, 1, None) for load in loads_of(evidence, technique)),
+            loads=tuple(
+                (load, 1, requests) for load, requests in _bearable(evidence, technique).items()
+            ),
         ),
     )
 
@@ -159,16 +178,31 @@ def _other_loads(evidence: StudyEvidence, techniques: Iterable[Technique]) -> li
     return sorted(loads - {evidence.goal.concurrency})
 
 
-def _requests(evidence: StudyEvidence, config: ServingConfig, concurrency: int) -> int:
-    """How many requests a load point replays: as asked, fewer on a configuration that is slow."""
+def _asked(evidence: StudyEvidence, concurrency: int) -> int:
+    """How many requests a load point replays on a configuration that is fast enough."""
     asked = evidence.requests_per_point
-    if concurrency < evidence.goal.concurrency:
-        asked = min(asked, max(LEAST_REQUESTS, math.ceil(asked * SMALL_LOAD_SHARE)))
-    expected_s = asked * _output_tokens(evidence) / _rate(evidence, config, concurrency)
-    limit_s = max(LEAST_POINT_S, evidence.budget_s * POINT_SHARE)
-    if config == evidence.baseline or expected_s <= limit_s:
+    if concurrency >= evidence.goal.concurrency:
         return asked
-    return min(asked, max(FEWEST_REQUESTS, math.floor(asked * limit_s / expected_s)))
+    return min(asked, max(LEAST_REQUESTS, math.ceil(asked * SMALL_LOAD_SHARE)))
+
+
+def _bearable(evidence: StudyEvidence, technique: Technique) -> dict[int, int | None]:
+    """Loads of a technique's trial with their requests (None: as asked).
+
+    Where a load would eat too much of the budget, a lower one takes its place: a few requests at
+    once, which still tells whether a configuration is many times slower.
+    """
+    config = technique.variant(evidence.baseline)
+    limit_s = max(LEAST_POINT_S, evidence.budget_s * POINT_SHARE)
+    loads: dict[int, int | None] = {}
+    for load in loads_of(evidence, technique):
+        tokens = _asked(evidence, load) * _output_tokens(evidence)
+        slow = tokens / _rate(evidence, config, load) > limit_s
+        if slow and load > LOWER_LOAD and config != evidence.baseline:
+            loads[LOWER_LOAD] = LOWER_LOAD
+        else:
+            loads.setdefault(load, None)
+    return loads
 
 
 def _only_elsewhere(evidence: StudyEvidence) -> list[tuple[int, int]]:
@@ -188,7 +222,7 @@ def _costed(evidence: StudyEvidence, wanted: _Wanted) -> TrialPlan:
         PointPlan(
             concurrency=load,
             repeat=repeat,
-            requests=requests or _requests(evidence, wanted.config, load),
+            requests=requests or _asked(evidence, load),
         )
         for load, repeat, requests in wanted.loads
     )

@@ -55,12 +55,16 @@ def verdicts(evidence: StudyEvidence, techniques: Iterable[Technique]) -> tuple[
 
 
 def verdict(compared: Comparison, technique: Technique) -> Verdict:
-    """The technique's effect at every load it was meant to be measured at."""
-    effects = tuple(
-        effect(compared, technique, concurrency)
-        for concurrency in loads_of(compared.evidence, technique)
-    )
-    acceptance = _acceptance(compared.evidence, technique)
+    """The technique's effect at every load it was meant to be measured at, the deciding first."""
+    evidence = compared.evidence
+    wanted = loads_of(evidence, technique)
+    trial = trial_of(evidence, technique)
+    planned = () if trial is None else tuple(point.concurrency for point in trial.plan.points)
+    loads = (*wanted, *dict.fromkeys(load for load in planned if load not in wanted))
+    if planned and evidence.goal.concurrency not in planned:
+        loads = tuple(sorted(loads, key=lambda load: load not in planned))
+    effects = tuple(effect(compared, technique, concurrency) for concurrency in loads)
+    acceptance = _acceptance(evidence, technique)
     idle = [figures.reason for figures in acceptance.values() if figures.reason is not None]
     return Verdict(
         technique=technique.key,
@@ -69,7 +73,7 @@ def verdict(compared: Comparison, technique: Technique) -> Verdict:
         sentence=sentence(
             technique,
             effects,
-            objective=compared.evidence.goal.objective,
+            objective=evidence.goal.objective,
             idle=f"it never engaged: {idle[0]}" if idle else None,
         ),
         effects=effects,
@@ -155,6 +159,8 @@ def _why_unmeasured(evidence: StudyEvidence, technique: Technique, concurrency: 
     if trial.state in {TrialState.FAILED, TrialState.SKIPPED}:
         detail = f" ({trial.failure_kind})" if trial.failure_kind else ""
         return f"its trial {trial.state.value}{detail}"
+    if all(point.concurrency != concurrency for point in trial.plan.points):
+        return "it is too slow there for the budget and was measured at a lower load"
     for side, found in (
         ("its", [trial]),
         ("the baseline's", [t for t in evidence.trials if t.plan.config == evidence.baseline]),

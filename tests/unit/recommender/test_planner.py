@@ -9,7 +9,13 @@ from advisor.errors import InvalidInput
 from advisor.goal import Goal
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
 from advisor.recommender.planner import Finished, next_step, plan_preview, unmeasured
-from advisor.recommender.space import ASSUMED_TOKENS_PER_S, LEAST_REQUESTS
+from advisor.recommender.recommendation import VerdictKind
+from advisor.recommender.space import (
+    ASSUMED_TOKENS_PER_S,
+    BASELINE,
+    LEAST_REQUESTS,
+    LOWER_LOAD,
+)
 from advisor.recommender.verdict import verdicts
 from advisor.serving import FunctionalSettings, Levers, ServingConfig
 from advisor.states import TrialState
@@ -89,10 +95,12 @@ def test_a_technique_is_measured_at_the_goals_load_and_at_its_own() -> None:
 
 def test_small_loads_replay_fewer_requests() -> None:
     """They are slow per request; never fewer than the least, never more than asked."""
-    by_load = {point.concurrency: point.requests for point in planned(begin()).points}
+    start = replace(begin(), techniques=tuple(item.key for item in TECHNIQUES[:3]))
+    by_load = {point.concurrency: point.requests for point in planned(start).points}
     few = planned(replace(begin(), requests_per_point=8))
 
-    assert by_load == {16: 48, 1: LEAST_REQUESTS}
+    assert by_load == {16: 48, 1: 16}
+    assert LEAST_REQUESTS <= 16
     assert {point.requests for point in few.points} == {8}
 
 
@@ -260,8 +268,8 @@ def test_one_request_in_flight_leaves_nothing_to_batch() -> None:
     assert TECHNIQUES[0].key not in keys(alone)
 
 
-def test_a_slow_configuration_replays_fewer_requests_and_so_does_the_baseline() -> None:
-    """A point may take a share of the budget only; both sides are compared on the same requests."""
+def test_a_slow_configuration_is_measured_at_a_lower_load_and_so_is_the_baseline() -> None:
+    """A point may take a share of the budget only; the verdict says at which load it holds."""
     slow = replace(World(), dtype_factor={"float32": 30.0})
     start = begin(budget_s=600.0)
     device = replace(
@@ -273,19 +281,16 @@ def test_a_slow_configuration_replays_fewer_requests_and_so_does_the_baseline() 
     )
     evidence = study(slow, evidence=replace(start, device=device))
     [trial] = [item for item in evidence.trials if item.plan.technique == TECHNIQUES[3].key]
-    few = trial.plan.points[0].requests
-    baseline = {
-        (point.concurrency, point.requests)
-        for item in evidence.trials
-        if item.plan.config == evidence.baseline
-        for point in item.points
-    }
-    verdict = verdicts(evidence, (TECHNIQUES[3],))[0]
+    baseline = next(item for item in evidence.trials if item.plan.key == BASELINE)
+    found = verdicts(evidence, (TECHNIQUES[3],))[0]
 
-    assert few < evidence.requests_per_point
-    assert (16, few) in baseline
-    assert verdict.effects[0].measured is not None
-    assert verdict.effects[0].measured.value > 5
+    assert [point.concurrency for point in trial.plan.points] == [LOWER_LOAD]
+    assert LOWER_LOAD in {point.concurrency for point in baseline.plan.points}
+    assert [effect.concurrency for effect in found.effects] == [LOWER_LOAD, 16]
+    assert found.kind is VerdictKind.HELPS
+    assert f"at {LOWER_LOAD} requests in flight" in found.sentence
+    assert found.effects[1].measured is None
+    assert "too slow" in (found.effects[1].reason or "")
 
 
 def test_the_preview_is_what_will_be_run() -> None:
