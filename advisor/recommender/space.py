@@ -18,12 +18,12 @@ ANCHOR = "anchor"
 COMBINATION = "combination"
 # A small load is slow per request and measures pace rather than queueing: fewer requests do.
 SMALL_LOAD_SHARE = 1 / 3
-LEAST_REQUESTS = 8
+LEAST_REQUESTS = 6
 # No load point may eat more of the budget than this; a slow configuration is measured at a lower
 # load, with as many requests as are then in flight.
 POINT_SHARE = 0.18
 LEAST_POINT_S = 20.0
-LOWER_LOAD = 4
+LOWER_LOAD = 2
 # Warm-up requests, cache resets and stopping, beside start and load.
 TRIAL_EXTRA_S = 10.0
 # Only for planning, where neither the upload nor a measurement tells.

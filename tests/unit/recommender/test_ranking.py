@@ -251,7 +251,7 @@ def test_what_went_wrong_is_among_the_warnings() -> None:
     assert "failed: out_of_memory" in said[0]
     assert "started once: noise between starts is assumed" in said[0]
     assert "disturbed by neighbours" in said[1]
-    assert "not measured: Prefix caching off" in said[2]
+    assert "not measured: N-gram speculative decoding" in said[2]
     assert "more than repeats explain" in said[3]
 
 
