@@ -11,6 +11,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 # cpu or cuda: which vLLM goes into .venv-engine.
 ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 PYTEST_ARGS ?=
+# Two workers; the tests that start a real engine share one, so that there is never more than one engine.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
@@ -66,11 +68,11 @@ up: setup ## the service on this machine: database, API, proxy, agent, dashboard
 	@$(BIN)/rooftune up
 
 test: setup ## all tests (PYTEST_ARGS="-m 'not engine'" leaves some out)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(PYTEST)
 
 check: setup ## what CI runs: lint, types, import contracts, compose schema, all tests
 	@$(MAKE) lint
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(PYTEST)
 
 lint: service ## format check, ruff, mypy, import contracts, compose schema
 	@$(BIN)/ruff format --check -q .

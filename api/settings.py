@@ -47,7 +47,6 @@ class UpSettings(BaseSettings):
     single_user: bool = True
     engine_python: Path | None = None
     ready_timeout_s: float = Field(default=120.0, gt=0)
-    stop_timeout_s: float = Field(default=60.0, gt=0)
 
 
 class CliSettings(BaseSettings):

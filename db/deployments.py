@@ -15,7 +15,8 @@ from advisor.states import DEPLOYMENT_OVER, DEPLOYMENT_TRANSITIONS, DeploymentSt
 from db import audit, events, recommendations
 from db.audit import Actor
 from db.identity import Principal
-from db.paging import Page, page_of
+from db.ownership import owned, owned_page
+from db.paging import Page
 from db.tables import DeploymentRow, DeviceRow, StudyRow
 from db.wakeups import wake
 
@@ -84,10 +85,7 @@ def one(
     session: Session, deployment_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
 ) -> DeploymentRow:
     """One deployment of these projects; raises `NotFound`."""
-    row = session.get(DeploymentRow, deployment_id)
-    if row is None or (project_ids is not None and row.project_id not in project_ids):
-        raise NotFound(NOUN, str(deployment_id))
-    return row
+    return owned(session, DeploymentRow, deployment_id, noun=NOUN, project_ids=project_ids)
 
 
 def page(
@@ -98,11 +96,7 @@ def page(
     cursor: str | None,
 ) -> Page[DeploymentRow]:
     """Deployments of these projects, newest first."""
-    query = select(DeploymentRow)
-    if project_ids is not None:
-        query = query.where(DeploymentRow.project_id.in_(project_ids))
-    keys = (DeploymentRow.created_at, DeploymentRow.id)
-    return page_of(session, query, keys, limit=limit, cursor=cursor)
+    return owned_page(session, DeploymentRow, project_ids=project_ids, limit=limit, cursor=cursor)
 
 
 def newest_by_name(session: Session) -> list[DeploymentRow]:

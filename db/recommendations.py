@@ -16,7 +16,8 @@ from advisor.states import RECOMMENDATION_TRANSITIONS, RecommendationState, move
 from db import audit, events, studies
 from db.audit import Actor
 from db.identity import Principal
-from db.paging import Page, page_of
+from db.ownership import owned, owned_page
+from db.paging import Page
 from db.tables import RecommendationRow, ReviewRow, StudyRow
 
 NOUN = "recommendation"
@@ -79,10 +80,7 @@ def one(
     session: Session, recommendation_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
 ) -> RecommendationRow:
     """One recommendation of these projects; raises `NotFound`."""
-    row = session.get(RecommendationRow, recommendation_id)
-    if row is None or (project_ids is not None and row.project_id not in project_ids):
-        raise NotFound(NOUN, str(recommendation_id))
-    return row
+    return owned(session, RecommendationRow, recommendation_id, noun=NOUN, project_ids=project_ids)
 
 
 def of_study(session: Session, study_id: uuid.UUID) -> RecommendationRow | None:
@@ -101,12 +99,16 @@ def page(
 ) -> Page[RecommendationRow]:
     """Recommendations of these projects (and of one study), newest first."""
     query = select(RecommendationRow)
-    if project_ids is not None:
-        query = query.where(RecommendationRow.project_id.in_(project_ids))
     if study_id is not None:
         query = query.where(RecommendationRow.study_id == study_id)
-    keys = (RecommendationRow.created_at, RecommendationRow.id)
-    return page_of(session, query, keys, limit=limit, cursor=cursor)
+    return owned_page(
+        session,
+        RecommendationRow,
+        project_ids=project_ids,
+        limit=limit,
+        cursor=cursor,
+        query=query,
+    )
 
 
 def reviews(session: Session, recommendation_id: uuid.UUID) -> list[ReviewRow]:

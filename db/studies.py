@@ -26,7 +26,8 @@ from advisor.states import (
 )
 from db import audit, events, workloads
 from db.audit import Actor
-from db.paging import Page, page_of
+from db.ownership import owned, owned_page
+from db.paging import Page
 from db.tables import (
     DeviceRow,
     EngineRow,
@@ -101,10 +102,7 @@ def one(
     session: Session, study_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
 ) -> StudyRow:
     """One study of these projects; raises `NotFound`."""
-    row = session.get(StudyRow, study_id)
-    if row is None or (project_ids is not None and row.project_id not in project_ids):
-        raise NotFound(NOUN, str(study_id))
-    return row
+    return owned(session, StudyRow, study_id, noun=NOUN, project_ids=project_ids)
 
 
 def page(
@@ -115,11 +113,7 @@ def page(
     cursor: str | None,
 ) -> Page[StudyRow]:
     """Studies of these projects, newest first."""
-    query = select(StudyRow)
-    if project_ids is not None:
-        query = query.where(StudyRow.project_id.in_(project_ids))
-    keys = (StudyRow.created_at, StudyRow.id)
-    return page_of(session, query, keys, limit=limit, cursor=cursor)
+    return owned_page(session, StudyRow, project_ids=project_ids, limit=limit, cursor=cursor)
 
 
 def lock(session: Session, study_id: uuid.UUID) -> StudyRow:

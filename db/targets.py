@@ -7,14 +7,14 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from advisor.errors import NotFound
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
 from advisor.serving import FunctionalSettings
 from advisor.states import STUDY_OVER, TARGET_TRANSITIONS, StudyState, TargetState, moved
 from db import audit, studies
 from db.audit import Actor
-from db.paging import Page, page_of
+from db.ownership import owned, owned_page
+from db.paging import Page
 from db.tables import StudyRow, TargetRow
 from db.wakeups import wake
 
@@ -72,10 +72,14 @@ def one(
     session: Session, target_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
 ) -> TargetRow:
     """One target of these projects with its tokenizer; raises `NotFound`."""
-    row = session.get(TargetRow, target_id, options=[undefer(TargetRow.tokenizer)])
-    if row is None or (project_ids is not None and row.project_id not in project_ids):
-        raise NotFound("target", str(target_id))
-    return row
+    return owned(
+        session,
+        TargetRow,
+        target_id,
+        noun="target",
+        project_ids=project_ids,
+        options=[undefer(TargetRow.tokenizer)],
+    )
 
 
 def page(
@@ -86,11 +90,7 @@ def page(
     cursor: str | None,
 ) -> Page[TargetRow]:
     """Targets of these projects, newest first, without their tokenizers."""
-    query = select(TargetRow)
-    if project_ids is not None:
-        query = query.where(TargetRow.project_id.in_(project_ids))
-    keys = (TargetRow.created_at, TargetRow.id)
-    return page_of(session, query, keys, limit=limit, cursor=cursor)
+    return owned_page(session, TargetRow, project_ids=project_ids, limit=limit, cursor=cursor)
 
 
 def pending(session: Session, device_class: str) -> list[TargetRow]:

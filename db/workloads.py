@@ -9,11 +9,12 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from advisor.errors import NotFound, StateConflict
+from advisor.errors import StateConflict
 from advisor.traffic.trace import TraceReport, TrafficSummary
 from db import audit
 from db.audit import Actor
-from db.paging import Page, page_of
+from db.ownership import owned, owned_page
+from db.paging import Page
 from db.tables import StudyRow, TargetRow, TokenColumnsRow, WorkloadChunkRow, WorkloadRow
 
 
@@ -74,10 +75,7 @@ def one(
     session: Session, workload_id: uuid.UUID, project_ids: frozenset[uuid.UUID] | None
 ) -> WorkloadRow:
     """One workload of these projects; raises `NotFound`."""
-    row = session.get(WorkloadRow, workload_id)
-    if row is None or (project_ids is not None and row.project_id not in project_ids):
-        raise NotFound("workload", str(workload_id))
-    return row
+    return owned(session, WorkloadRow, workload_id, noun="workload", project_ids=project_ids)
 
 
 def page(
@@ -88,11 +86,7 @@ def page(
     cursor: str | None,
 ) -> Page[WorkloadRow]:
     """Workloads of these projects, newest first."""
-    query = select(WorkloadRow)
-    if project_ids is not None:
-        query = query.where(WorkloadRow.project_id.in_(project_ids))
-    keys = (WorkloadRow.created_at, WorkloadRow.id)
-    return page_of(session, query, keys, limit=limit, cursor=cursor)
+    return owned_page(session, WorkloadRow, project_ids=project_ids, limit=limit, cursor=cursor)
 
 
 def chunks(session: Session, workload_id: uuid.UUID) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.fakes.postgres"]
+pytest_plugins = ["tests.fakes.postgres", "tests.fakes.real_engine"]
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 

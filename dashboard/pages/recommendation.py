@@ -198,7 +198,9 @@ def _resources(body: Recommendation) -> None:
         figure("Noise floor", spread, f"{note}; {floor.source.value}")
     memory = body.memory
     with cells[1]:
-        figure("Weights", size_text(memory.weight_bytes), "reported by the engine, baseline")
+        said = body.engine.weight_bytes is not None
+        note = "reported by the engine" if said else "all parameters in the served dtype"
+        figure("Weights", size_text(memory.weight_bytes), f"{note}, baseline")
     with cells[2]:
         figure("KV cache", size_text(memory.kv_cache_bytes), _kv_note(memory))
     with cells[3]:

@@ -281,8 +281,9 @@ class TestPlantedEngine(EngineContract):
 
 
 @pytest.mark.engine
+@pytest.mark.xdist_group("engine")
 class TestVllm(EngineContract):
-    """The installed vLLM keeps the contract."""
+    """The installed vLLM keeps the contract; one slot is seen in tests/e2e/test_real_engine.py."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -305,9 +306,3 @@ class TestVllm(EngineContract):
             base_env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
             stop_grace_s=20.0,
         )
-
-    def test_one_slot_runs_one_request_at_a_time(
-        self, vllm_spec: EngineSpec, demo_model: Path, tmp_path: Path
-    ) -> None:
-        """``max_num_seqs=1`` is no batching."""
-        check_one_at_a_time(*one_at_a_time(self.plan(vllm_spec, demo_model, tmp_path, ONE)))

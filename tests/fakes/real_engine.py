@@ -1,4 +1,4 @@
-"""Real engines for the contract suites; a test that asks for one skips where it is missing."""
+"""The real engine for tests: a test that asks for it skips where it is missing."""
 
 import json
 import subprocess
