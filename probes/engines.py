@@ -12,6 +12,7 @@ from advisor.errors import Unavailable
 from db import guardian
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+FLAGS_RECORD = "rooftune-flags.json"
 POLL_S = 0.1
 TAIL_CHARACTERS = 600
 
@@ -28,6 +29,27 @@ class Interpreter:
         if self.launcher is not None:
             return [str(self.python), str(self.launcher), name, *arguments]
         return [str(self.python), str(SCRIPTS / f"{name}.py"), *arguments]
+
+    def recorded_flags(self) -> dict[str, Any] | None:
+        """The dump that `make setup` left in the engine's environment, None if it may be stale.
+
+        It counts while nothing was installed and the script was not changed since: importing vLLM
+        to ask again takes a quarter of a minute.
+        """
+        home = self.python.absolute().parent.parent
+        record = home / FLAGS_RECORD
+        installed = list(home.glob("lib/python3.*/site-packages"))
+        if self.launcher is not None or not record.is_file() or not installed:
+            return None
+        sources = [*installed, SCRIPTS / "flags.py", SCRIPTS / "serve.py"]
+        if max(path.stat().st_mtime for path in sources) > record.stat().st_mtime:
+            return None
+        try:
+            held = _last_object(FLAGS_RECORD, record.read_text(encoding="utf-8"))
+        except (OSError, Unavailable):
+            return None
+        script = str(held.get("serve_module", [""])[0])
+        return held if not script.endswith(".py") or Path(script).exists() else None
 
 
 def run_script(

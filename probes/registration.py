@@ -15,7 +15,7 @@ from db.engines import NewEngine
 from db.session import Sessions, transaction
 from db.tables import DeviceRow, EngineRow
 from probes.device import boot_id, device_class, device_facts, engine_threads, physical_cores
-from probes.engines import run_script
+from probes.engines import Interpreter, run_script
 from probes.lease import DeviceHold
 from probes.settings import AgentSettings
 from probes.vllm.flags import dump_command, microbench_command, read_schema
@@ -77,7 +77,10 @@ class Registration:
 
     def engine(self) -> EngineRow:
         """The row of the installed engine, with the flags that it has."""
-        dump = run_script(
+        installed = Interpreter(
+            python=Path(self.interpreter), launcher=self.settings.engine_launcher
+        )
+        dump = installed.recorded_flags() or run_script(
             dump_command(self.interpreter, self.launcher),
             env=self.base_env,
             timeout_s=FLAGS_TIMEOUT_S,
