@@ -11,8 +11,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 # cpu or cuda: which vLLM goes into .venv-engine.
 ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 PYTEST_ARGS ?=
-# Two workers; the tests that start a real engine share one, so that there is never more than one engine.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+# Tests that start a real engine come first and alone: it needs the whole machine. The rest shares two workers.
+PYTEST = $(BIN)/python -m pytest -m engine $(PYTEST_ARGS) && $(BIN)/python -m pytest -n 2 --dist worksteal -m "not engine" $(PYTEST_ARGS)
 
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
@@ -72,7 +72,7 @@ demo: setup ## the whole job on the sample traffic, through the REST API, on thi
 up: setup ## the service on this machine: database, API, proxy, agent, dashboard
 	@$(BIN)/rooftune up
 
-test: setup ## all tests (PYTEST_ARGS="-m 'not engine'" leaves some out)
+test: setup ## all tests (PYTEST_ARGS="-x" and the like are handed to both runs)
 	@$(PYTEST)
 
 check: setup ## what CI runs: lint, types, import contracts, compose schema, all tests

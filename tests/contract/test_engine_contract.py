@@ -281,7 +281,6 @@ class TestPlantedEngine(EngineContract):
 
 
 @pytest.mark.engine
-@pytest.mark.xdist_group("engine")
 class TestVllm(EngineContract):
     """The installed vLLM keeps the contract; one slot is seen in tests/e2e/test_real_engine.py."""
 

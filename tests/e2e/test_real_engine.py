@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.processes,
     pytest.mark.postgres,
-    pytest.mark.xdist_group("engine"),
 ]
 
 

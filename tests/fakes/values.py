@@ -154,6 +154,31 @@ def plan(key: str = "baseline", config: ServingConfig = BASELINE) -> TrialPlan:
     )
 
 
+COUNTERS = EngineCounters(
+    prompt_tokens=8000,
+    generation_tokens=9234,
+    engine_steps=800,
+    prefix_queries=8000,
+    prefix_hits=4000,
+    preemptions=0,
+    drafts=881,
+    draft_tokens=1762,
+    accepted=993,
+    accepted_per_position=(555, 438),
+    peak_kv_usage=0.31,
+    peak_running=16,
+    peak_waiting=0,
+)
+QUIET_HOST = HostLoad(
+    load_average_before=0.5,
+    load_average_after=1.5,
+    neighbour_cpu_s=0.25,
+    neighbours=("sshd",),
+    steal_share=None,
+    disturbed=False,
+)
+
+
 def load_point(concurrency: int = 16, repeat: int = 0, throughput: float = 222.5) -> LoadPoint:
     """A finished, usable point."""
     return LoadPoint(
@@ -196,32 +221,20 @@ def load_point(concurrency: int = 16, repeat: int = 0, throughput: float = 222.5
         tokens_per_engine_step=11.5,
         prefix_hit_share=0.5,
         in_flight_mean=15.25,
-        counters=EngineCounters(
-            prompt_tokens=8000,
-            generation_tokens=9234,
-            engine_steps=800,
-            prefix_queries=8000,
-            prefix_hits=4000,
-            preemptions=0,
-            drafts=881,
-            draft_tokens=1762,
-            accepted=993,
-            accepted_per_position=(555, 438),
-            peak_kv_usage=0.31,
-            peak_running=16,
-            peak_waiting=0,
-        ),
-        host=HostLoad(
-            load_average_before=0.5,
-            load_average_after=1.5,
-            neighbour_cpu_s=0.25,
-            neighbours=("sshd",),
-            steal_share=None,
-            disturbed=False,
-        ),
+        counters=COUNTERS,
+        host=QUIET_HOST,
         usable=True,
         flaws=(),
     )
+
+
+EFFECT = Effect(
+    concurrency=16,
+    kind=VerdictKind.HELPS,
+    predicted=estimate(1.3, Source.ROOFLINE),
+    measured=estimate(1.2),
+    by_class={"prose": estimate(1.01)},
+)
 
 
 def recommendation(study_id: str = "a study") -> Recommendation:
@@ -245,13 +258,6 @@ def recommendation(study_id: str = "a study") -> Recommendation:
             (2, BASELINE, "baseline", 200.0),
         )
     )
-    effect = Effect(
-        concurrency=16,
-        kind=VerdictKind.HELPS,
-        predicted=estimate(1.3, Source.ROOFLINE),
-        measured=estimate(1.2),
-        by_class={"prose": estimate(1.01)},
-    )
     return Recommendation(
         study_id=study_id,
         goal=GOAL,
@@ -263,7 +269,7 @@ def recommendation(study_id: str = "a study") -> Recommendation:
                 title="N-gram drafts",
                 kind=VerdictKind.HELPS,
                 sentence="Helps by 20 % at 16 requests in flight.",
-                effects=(effect,),
+                effects=(EFFECT,),
             ),
         ),
         noise=NoiseFloor(relative_sd=estimate(0.01), repeats=2, basis="one repeat"),
