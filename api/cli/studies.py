@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from advisor.goal import Goal, Objective
+from advisor.serving import Levers
 from advisor.states import STUDY_OVER, StudyState
 from advisor.units import seconds_text
 from api.cli.answer import Column, Exit, Json, console, emit, print_json
@@ -42,6 +43,8 @@ def start(
     objective: Annotated[Objective, typer.Option(help="What is better.")] = Objective.THROUGHPUT,
     concurrency: Annotated[int, typer.Option(help="Requests in flight to serve.")] = 16,
     budget_s: Annotated[float, typer.Option(help="Engine time it may take, seconds.")] = 1800.0,
+    technique: Annotated[list[str] | None, typer.Option(help="Key; repeat it. None: all.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Number format of the baseline.")] = None,
     as_json: Json = False,
 ) -> None:
     """Queue a study."""
@@ -51,6 +54,8 @@ def start(
             workload_id=workload,
             target_id=target,
             goal=Goal(objective=objective, concurrency=concurrency),
+            baseline=Levers(dtype=dtype),
+            techniques=technique,
             budget_s=budget_s,
         )
     _show(study, as_json=as_json)

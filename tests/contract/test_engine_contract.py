@@ -41,6 +41,7 @@ BUSY = ServingConfig(
 ONE = ServingConfig(
     functional=FUNCTIONAL, levers=replace(BUSY.levers, max_num_seqs=1, speculative_config=None)
 )
+JSON_BODY = {"Content-Type": "application/json"}  # vLLM refuses a body without it
 TRUTH: dict[str, Any] = {
     "acceptance": [{"contains": "Repeat", "per_position": [0.9, 0.8, 0.7], "coverage": 0.9}],
     "core_process": True,
@@ -78,7 +79,7 @@ def raw_frames(engine: RunningEngine, body: dict[str, Any]) -> tuple[int, list[F
     connection = http.client.HTTPConnection(engine.host, engine.port, timeout=120)
     try:
         asked = {"model": engine.served_model_name, "stream": True, "max_tokens": 4, **body}
-        connection.request("POST", "/v1/chat/completions", json.dumps(asked))
+        connection.request("POST", "/v1/chat/completions", json.dumps(asked), JSON_BODY)
         response = connection.getresponse()
         return response.status, list(EventStream().feed(response.read()))
     finally:
@@ -225,7 +226,7 @@ class EngineContract:
             "max_tokens": 600,
             "ignore_eos": True,
         }
-        connection.request("POST", "/v1/chat/completions", json.dumps(asked))
+        connection.request("POST", "/v1/chat/completions", json.dumps(asked), JSON_BODY)
         connection.getresponse().read(10)
         before = engine.snapshot()
         connection.close()
