@@ -72,6 +72,7 @@ def service(tmp_path: Path, demo_model: Path) -> Iterator[Supervisor]:
 def ready_target(client: Client) -> TargetView:
     """The demo model on the real engine, inspected by the agent."""
     settled(client.engines, lambda page: bool(page.items), 240)
+    settled(client.devices, lambda page: any(device.facts for device in page.items), 240)
     made = client.create_target(
         name="demo",
         model="demo",
