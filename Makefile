@@ -66,8 +66,8 @@ $(ENGINE_STAMP): requirements/engine-$(ENGINE).txt
 $(ENGINE_FLAGS_RECORD): probes/scripts/flags.py probes/scripts/serve.py | $(ENGINE_STAMP)
 	@env -u PYTHONDONTWRITEBYTECODE .venv-engine/bin/python probes/scripts/flags.py > $@.new && mv $@.new $@
 
-demo: setup ## the whole job on the sample traffic, through the REST API, on this machine
-	@$(BIN)/rooftune demo
+demo: setup ## the whole job on the sample traffic, on this machine (DEMO_ARGS=--json, --keep-running)
+	@$(BIN)/rooftune demo $(DEMO_ARGS)
 
 up: setup ## the service on this machine: database, API, proxy, agent, dashboard
 	@$(BIN)/rooftune up

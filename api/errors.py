@@ -114,12 +114,13 @@ def problem_of(error: RooftuneError) -> Problem:
     )
     rows = error if isinstance(error, NoUsableRows) else None
     accepted = rows.accepted if rows else error.known if isinstance(error, UnknownName) else ()
+    remedy: str | None = getattr(error, "remedy", None)
     return Problem(
         type=TYPE_BASE + shape.slug,
         title=shape.title,
         status=shape.status,
-        detail=str(error),
-        remedy=getattr(error, "remedy", None),
+        detail=str(error).removesuffix(f"; {remedy}"),
+        remedy=remedy,
         errors=tuple(fields),
         found=rows.found if rows else (),
         accepted=accepted,

@@ -21,7 +21,8 @@ class ApiProblem(RooftuneError):
 
     def __init__(self, problem: Problem) -> None:
         remedy = f"; {problem.remedy}" if problem.remedy else ""
-        fields = "".join(f"; {item.field}: {item.message}" for item in problem.errors)
+        wrong = [f"{item.field}: {item.message}" for item in problem.errors]
+        fields = "".join(f"; {text}" for text in wrong if text not in problem.detail)
         super().__init__(f"{problem.detail}{fields}{remedy}")
         self.problem = problem
         self.status = problem.status

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import advisor.errors
 import api.errors
-from advisor.errors import InvalidInput, NoUsableRows, RooftuneError, UnknownName
+from advisor.errors import InvalidInput, NoUsableRows, RooftuneError, Unavailable, UnknownName
 from api.errors import SHAPES, problem_of
+from api.wire import ApiProblem
 
 OURS = (advisor.errors.__name__, api.errors.__name__)
 
@@ -66,3 +67,11 @@ def test_an_error_nobody_placed_is_our_fault() -> None:
 
     assert problem.status == 500
     assert "SECRETWORD" not in problem.detail
+
+
+def test_a_remedy_is_said_once() -> None:
+    """In the field of its own, not in the detail too; and once by the client."""
+    problem = problem_of(Unavailable("no device is registered", "wait for an agent"))
+
+    assert (problem.detail, problem.remedy) == ("no device is registered", "wait for an agent")
+    assert str(ApiProblem(problem)).count("wait for an agent") == 1
