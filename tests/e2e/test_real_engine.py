@@ -98,7 +98,7 @@ def finished_study(client: Client, target: TargetView) -> StudyView:
         baseline=starting_levers(target.device),
         techniques=[TECHNIQUE],
         requests_per_point=6,
-        budget_s=260,
+        budget_s=230,
     )
     kinds = {event.kind for event in client.study_events(study.id)}
     study = client.study(study.id)
