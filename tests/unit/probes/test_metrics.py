@@ -101,6 +101,20 @@ def test_peaks_are_the_highest_samples() -> None:
     assert difference(snapshot(), snapshot(), None).peak_running is None
 
 
+def test_a_short_load_shows_its_height_in_its_steps() -> None:
+    """Whatever the samples missed: 144 tokens in 50 steps, of which 10 were accepted drafts."""
+    counted = {"vllm:generation_tokens_total": 144.0, "vllm:iteration_tokens_total_count": 50.0}
+    drafted = {"vllm:spec_decode_num_accepted_tokens_total": 50.0}
+    before, after = snapshot(), snapshot()
+    plain = replace(after, totals={**after.totals, **counted})
+    missed = GaugePeaks(running=1)
+
+    assert difference(before, plain, missed).peak_running == 3
+    assert difference(before, plain, GaugePeaks(running=8)).peak_running == 8
+    speculating = replace(plain, totals={**plain.totals, **drafted})
+    assert difference(before, speculating, missed).peak_running == 2
+
+
 def test_a_missed_sample_does_not_end_the_sampling() -> None:
     """Whoever drives the load notices a dead engine."""
     missed: list[int] = []
