@@ -10,6 +10,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
 # cpu or cuda: which vLLM goes into .venv-engine.
 ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
+# Whether the technique of 8-bit weights applies here (advisor/techniques.py), so that its quantizer is worth having.
+INT8 ?= $(shell { [ "$(ENGINE)" = cuda ] || grep -qwE 'avx512_vnni|avx_vnni|amx_int8' /proc/cpuinfo; } 2>/dev/null && echo yes)
 PYTEST_ARGS ?=
 # Tests that start a real engine come first and alone: it needs the whole machine. The rest shares two workers.
 PYTEST = $(BIN)/python -m pytest -m engine $(PYTEST_ARGS) && $(BIN)/python -m pytest -n 2 --dist worksteal -m "not engine" $(PYTEST_ARGS)
@@ -17,6 +19,7 @@ PYTEST = $(BIN)/python -m pytest -m engine $(PYTEST_ARGS) && $(BIN)/python -m py
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
 ENGINE_STAMP := .venv-engine/.rooftune-installed-$(ENGINE)
+QUANTIZER_STAMP := .venv-quantizer/.rooftune-installed-$(ENGINE)
 ENGINE_FLAGS_RECORD := .venv-engine/rooftune-flags.json
 DEMO_MODEL := .rooftune-dev/models/demo/config.json
 PIP_FLAGS := -q --disable-pip-version-check
@@ -25,7 +28,7 @@ PIP_FLAGS := -q --disable-pip-version-check
 # tests turn warnings into errors, and compiling somebody else's module there can warn.)
 ENGINE_FLAGS := --no-compile $(if $(filter cpu,$(ENGINE)),--no-deps)
 
-.PHONY: help setup preflight install service demo up test check lint fmt golden migration bench validate
+.PHONY: help setup preflight install service browser demo up test check lint fmt golden screenshots migration bench validate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,20 +65,33 @@ $(ENGINE_STAMP): requirements/engine-$(ENGINE).txt
 	@rm -f .venv-engine/.rooftune-installed-*
 	@touch $@
 
+quantizer: $(QUANTIZER_STAMP) ## install what makes 8-bit weights (.venv-quantizer); demo, test and check do it where it applies
+
+$(QUANTIZER_STAMP): requirements/quantizer.txt
+	@echo "setup: the quantizer environment (.venv-quantizer, some minutes)"
+	@test -x .venv-quantizer/bin/python || $(PYTHON) -m venv .venv-quantizer
+	@.venv-quantizer/bin/python -m pip install $(PIP_FLAGS) $(ENGINE_FLAGS) -r $<
+	@rm -f .venv-quantizer/.rooftune-installed-*
+	@touch $@
+
 # What the engine accepts, asked once; the agent asks again when the environment or the scripts are newer.
 $(ENGINE_FLAGS_RECORD): probes/scripts/flags.py probes/scripts/serve.py | $(ENGINE_STAMP)
 	@env -u PYTHONDONTWRITEBYTECODE .venv-engine/bin/python probes/scripts/flags.py > $@.new && mv $@.new $@
 
-demo: setup ## the whole job on the sample traffic, on this machine (DEMO_ARGS=--json, --keep-running)
+demo: setup $(if $(INT8),quantizer) ## the whole job on the sample traffic, on this machine (DEMO_ARGS=--json, --keep-running)
 	@$(BIN)/rooftune demo $(DEMO_ARGS)
 
 up: setup ## the service on this machine: database, API, proxy, agent, dashboard
 	@$(BIN)/rooftune up
 
-test: setup ## all tests (PYTEST_ARGS="-x" and the like are handed to both runs)
+# For the tests only, so that neither demo nor up installs a browser. Without one the browser tests skip.
+browser: service
+	@$(BIN)/python -P probes/preflight.py --tests --install
+
+test: setup browser $(if $(INT8),quantizer) ## all tests (PYTEST_ARGS="-x" and the like are handed to both runs)
 	@$(PYTEST)
 
-check: setup ## what CI runs: lint, types, import contracts, compose schema, all tests
+check: setup browser $(if $(INT8),quantizer) ## what CI runs: lint, types, import contracts, compose schema, all tests
 	@$(MAKE) lint
 	@$(PYTEST)
 
@@ -92,6 +108,9 @@ fmt: service ## format the code and repair what ruff can repair
 
 golden: setup ## rewrite the golden files; the run fails on purpose, look at the diff
 	@$(BIN)/python -m pytest tests/golden --update-golden
+
+screenshots: setup browser ## renew docs/screenshots, taken by the browser test on a planted engine
+	@$(BIN)/python -m pytest tests/e2e/test_browser.py --screenshots docs/screenshots
 
 migration: service ## a new database revision: make migration m="what changes" DATABASE_URL=...
 	@test -n "$(m)" -a -n "$(DATABASE_URL)" || { \

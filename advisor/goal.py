@@ -18,17 +18,23 @@ class Goal:
     """Objective, the load to serve (requests in flight) and limits on percentiles in seconds.
 
     `concurrency` is the load that the verdicts and the ranking are about; every measured load is
-    reported beside it. A limit of None does not bind.
+    reported beside it. A limit of None does not bind. `min_top1_agreement` is the quality floor:
+    the share of positions at which a configuration that changes outputs must keep the baseline's
+    most likely token (teacher-forced, handbook 7.3).
     """
 
     objective: Objective = Objective.THROUGHPUT
     concurrency: int = 16
     ttft_p95_s: float | None = None
     tpot_p95_s: float | None = None
+    min_top1_agreement: float | None = 0.9
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise InvalidInput("goal.concurrency", f"{self.concurrency} is below 1")
+        floor = self.min_top1_agreement
+        if floor is not None and not 0 <= floor <= 1:
+            raise InvalidInput("goal.min_top1_agreement", f"{floor} is not a share")
         for name, limit in (("ttft_p95_s", self.ttft_p95_s), ("tpot_p95_s", self.tpot_p95_s)):
             if limit is not None and not 0 < limit < float("inf"):
                 raise InvalidInput(f"goal.{name}", f"{limit} is not a positive number of seconds")

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeAlias
 
-from advisor.canonical import digest
+from advisor.canonical import as_json, digest
 from advisor.errors import InvalidInput, UnknownName
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
+KV_CACHE_DTYPES = ("auto", "fp8", "fp8_e4m3", "fp8_e5m2")
+SCHEMES = ("W8A8",)
+ALGORITHMS = ("gptq", "rtn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,25 @@ class NgramSpeculation:
             raise InvalidInput("prompt_lookup_min", "must lie between 1 and prompt_lookup_max")
 
 
-LeverValue: TypeAlias = bool | int | str | NgramSpeculation | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightQuantization:
+    """The target's own model with quantized weights, which vLLM reads as ``compressed-tensors``.
+
+    The agent makes the checkpoint (llm-compressor), calibrated on the study's workload. `scheme`
+    is llm-compressor's name of a preset, `algorithm` how weights are rounded.
+    """
+
+    scheme: str = "W8A8"
+    algorithm: str = "gptq"
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise UnknownName("quantization scheme", self.scheme, SCHEMES)
+        if self.algorithm not in ALGORITHMS:
+            raise UnknownName("quantization algorithm", self.algorithm, ALGORITHMS)
+
+
+LeverValue: TypeAlias = bool | int | float | str | NgramSpeculation | WeightQuantization | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +84,10 @@ class Levers:
     block_size: int | None = None
     dtype: str | None = None
     speculative_config: NgramSpeculation | None = None
+    quantization: WeightQuantization | None = None
+    kv_cache_dtype: str | None = None
+    enable_chunked_prefill: bool | None = None
+    gpu_memory_utilization: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "block_size"):
@@ -71,9 +96,20 @@ class Levers:
                 raise InvalidInput(name, f"{value} is below 1")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise UnknownName("dtype", self.dtype, DTYPES)
+        if self.kv_cache_dtype is not None and self.kv_cache_dtype not in KV_CACHE_DTYPES:
+            raise UnknownName("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
+        share = self.gpu_memory_utilization
+        if share is not None and not 0 < share <= 1:
+            raise InvalidInput("gpu_memory_utilization", f"{share} is not in (0, 1]")
 
 
 LEVER_NAMES = tuple(item.name for item in fields(Levers))
+# Levers that came after the first version. Where they are not set they are not hashed, so that an
+# approved configuration keeps its hash when Rooftune learns a new lever.
+_LATER_LEVERS = (
+    *("quantization", "kv_cache_dtype"),
+    *("enable_chunked_prefill", "gpu_memory_utilization"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +122,11 @@ class ServingConfig:
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON; what a review approves and a deployment may run."""
-        return digest(self)
+        unset = {name for name in _LATER_LEVERS if getattr(self.levers, name) is None}
+        levers = {
+            name: as_json(getattr(self.levers, name)) for name in LEVER_NAMES if name not in unset
+        }
+        return digest({"functional": self.functional, "levers": levers})
 
     def overrides(self) -> dict[str, LeverValue]:
         """The levers that differ from vLLM's default, by vLLM's name."""
@@ -107,6 +147,7 @@ class EngineFacts:
 
     `kv_cache_tokens` and `max_concurrency` are the engine's own figures for one full-length
     request (handbook 2.2); `headroom_bytes` is the device memory left after weights and KV.
+    `checkpoint_digest` names a quantized checkpoint that was served instead of the target's own.
     """
 
     vllm_version: str | None = None
@@ -125,6 +166,7 @@ class EngineFacts:
     async_scheduling: bool | None = None
     model_runner: str | None = None
     attention_backend: str | None = None
+    checkpoint_digest: str | None = None
     threads: int | None = None
     device_memory_bytes: int | None = None
     headroom_bytes: int | None = None

@@ -60,7 +60,7 @@ class DeploymentState(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why an engine run or a load point failed."""
+    """Why an engine run, what it needs before its start, or a load point failed."""
 
     OUT_OF_MEMORY = "out_of_memory"
     NO_KV_MEMORY = "no_kv_memory"
@@ -73,6 +73,8 @@ class FailureKind(StrEnum):
     EXITED = "exited"
     DIED = "died"
     LOAD_FAILED = "load_failed"
+    QUANTIZER_MISSING = "quantizer_missing"
+    QUANTIZATION_FAILED = "quantization_failed"
     AGENT_LOST = "agent_lost"
     CANCELLED = "cancelled"
 

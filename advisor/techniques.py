@@ -4,12 +4,18 @@ Planner, command line, verdict text, dashboard cards and docs read it from here;
 technique is adding a row to `TECHNIQUES` (and a lever to `serving.Levers` if it is new).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.serving import LEVER_NAMES, LeverValue, NgramSpeculation, ServingConfig
+from advisor.serving import (
+    LEVER_NAMES,
+    LeverValue,
+    NgramSpeculation,
+    ServingConfig,
+    WeightQuantization,
+)
 
 
 class Need(StrEnum):
@@ -28,6 +34,9 @@ class Technique:
     technique is better.
     `concurrencies` are loads (requests in flight) worth probing besides the goal's own; below
     `least_concurrency` in flight there is nothing for the technique to do.
+    `static_slots` marks a technique of submission instead of levers: a closed loop of so many
+    requests in flight against gangs of as many, on one and the same configuration.
+    On a processor it applies only with one of `cpu_features` (empty: always).
     `why_helps` and `why_not` complete "... because ..." in a verdict.
     """
 
@@ -43,9 +52,14 @@ class Technique:
     needs: frozenset[Need] = frozenset()
     changes_outputs: bool = False
     least_concurrency: int = 1
+    static_slots: int | None = None
+    cpu_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.on or self.on.keys() != self.off.keys():
+        if self.static_slots is not None:
+            if self.on or self.off or self.static_slots <= 1:
+                raise InvalidInput(f"technique.{self.key}", "a submission sets no lever")
+        elif not self.on or self.on.keys() != self.off.keys():
             raise InvalidInput(f"technique.{self.key}", "must set the same levers on and off")
         for name in self.on:
             if name not in LEVER_NAMES:
@@ -120,6 +134,50 @@ TECHNIQUES: tuple[Technique, ...] = (
         why_not="this device computes 16-bit numbers no faster than 32-bit ones",
         changes_outputs=True,
     ),
+    Technique(
+        key="continuous_over_static",
+        title="Continuous instead of static batching (4 slots)",
+        on={},
+        off={},
+        static_slots=4,
+        concurrencies=(4,),
+        suits="outputs of very different length",
+        breaks="nothing: static batching is not offered by vLLM and is shown for comparison only",
+        why_helps="a finished request gives its slot to the next one at once; a gang still drops"
+        " its finished rows, so this is a lower bound of what static batching wastes",
+        why_not="outputs are about equally long, so that a static batch hardly waits",
+    ),
+    Technique(
+        key="ngram_speculation_short",
+        title="N-gram speculative decoding (k=2)",
+        on={
+            "speculative_config": NgramSpeculation(
+                num_speculative_tokens=2, prompt_lookup_max=4, prompt_lookup_min=2
+            )
+        },
+        off={"speculative_config": None},
+        concurrencies=(1,),
+        suits="outputs that copy from their prompt in short runs, or at larger batch",
+        breaks="spends arithmetic on rejected drafts; switches asynchronous scheduling off",
+        why_helps="accepted draft tokens save whole passes over the weights",
+        why_not="drafts are rarely accepted, or the batch leaves no arithmetic to verify them",
+        needs=frozenset({Need.TEXT}),
+    ),
+    Technique(
+        key="int8_weights",
+        title="8-bit weights and activations (W8A8)",
+        on={"quantization": WeightQuantization(scheme="W8A8", algorithm="gptq")},
+        off={"quantization": None},
+        concurrencies=(1,),
+        suits="memory-bound decoding, and devices with 8-bit matrix units",
+        breaks="rounding of weights and activations: outputs change, see the quality figures",
+        why_helps="a quarter to half of the weight bytes are read and 8-bit units multiply faster",
+        why_not="this device multiplies 8-bit numbers no faster, or quantizing activations costs"
+        " more than the bytes saved",
+        needs=frozenset({Need.TEXT}),
+        changes_outputs=True,
+        cpu_features=("avx512_vnni", "avx_vnni", "amx_int8"),
+    ),
 )
 
 
@@ -129,3 +187,14 @@ def technique(key: str) -> Technique:
         if item.key == key:
             return item
     raise UnknownName("technique", key, [item.key for item in TECHNIQUES])
+
+
+def draft_lengths(techniques: Iterable[Technique] = TECHNIQUES) -> tuple[int, ...]:
+    """Numbers of tokens that the techniques draft, in the order of the table, each once."""
+    drafting = (
+        value.num_speculative_tokens
+        for item in techniques
+        for value in item.on.values()
+        if isinstance(value, NgramSpeculation)
+    )
+    return tuple(dict.fromkeys(drafting))

@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -26,7 +25,7 @@ from advisor.states import (
     TargetState,
 )
 from advisor.units import seconds_text
-from api.client import Client, DeploymentView, RecommendationView, StudyView, TargetView
+from api.client import Client, DeploymentView, RecommendationView, StudyView, TargetView, TrialView
 from api.report import print_recommendation
 from api.settings import inherited_environment
 from api.up import CHECKOUT, Supervisor, interrupted_by_signals
@@ -34,6 +33,9 @@ from api.up import CHECKOUT, Supervisor, interrupted_by_signals
 SAMPLE = "traffic.jsonl"
 NAME = "demo"
 QUESTION = "What is the capital of France?"
+ANSWER_TOKENS = 32
+# The proxy's table follows the database by half a second.
+PROXY_WAIT_S = 120.0
 POLL_S = 0.5
 READY_WITHIN_S = 900.0
 # Room for every technique on a slow machine; on a fast one it also pays for the baseline's second
@@ -184,35 +186,21 @@ def _headline(study: StudyView) -> str:
     return f"{what}, about {seconds_text(max(1.0, study.remaining_s))} left"
 
 
-def ask(url: str, key: str, proxy_timeout_s: float = 120.0) -> dict[str, object]:
+def ask(client: Client, deployment: DeploymentView) -> dict[str, object]:
     """One question to the deployment's OpenAI-compatible endpoint."""
-    body = {
-        "model": NAME,
-        "messages": [{"role": "user", "content": QUESTION}],
-        "max_tokens": 32,
-        "temperature": 0,
-    }
-    end = time.monotonic() + proxy_timeout_s
-    while True:
-        answer = httpx.post(
-            f"{url}/chat/completions",
-            json=body,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=proxy_timeout_s,
-        )
-        # The proxy's table follows the database by half a second.
-        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > end:
-            break
-        time.sleep(POLL_S)
-    if answer.is_error:
-        raise Unavailable(f"the deployment answered {answer.status_code}", "see the proxy's log")
-    said = answer.json()
+    said = client.ask(
+        deployment.url,
+        QUESTION,
+        model=deployment.name,
+        max_tokens=ANSWER_TOKENS,
+        wait_s=PROXY_WAIT_S,
+    )
     return {
         "question": QUESTION,
-        "text": said["choices"][0]["message"]["content"],
-        "model": said["model"],
-        "usage": said["usage"],
-        "url": url,
+        "text": said.text,
+        "model": deployment.name,
+        "usage": {"prompt_tokens": said.prompt_tokens, "completion_tokens": said.output_tokens},
+        "url": deployment.url,
     }
 
 
@@ -235,13 +223,14 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
             result = _job(demo, clock, sample.read_bytes())
             found, deployment, study = result
             with clock.part("answer"):
-                answer = ask(deployment.url, up.key)
+                answer = ask(client, deployment)
             progress.stop()
             summary: dict[str, object] = {
                 "study_id": study.id,
                 "workload": {"id": study.workload_id, "digest": found.body.workload_digest},
                 "recommendation_hash": found.hash,
                 "recommendation": canonical.as_json(found.body),
+                "trials": [measured(trial) for trial in study.trials],
                 "deployment": {"id": deployment.id, "config_hash": deployment.config_hash},
                 "answer": answer,
                 "urls": canonical.as_json(up.urls),
@@ -274,6 +263,29 @@ def _job(
         found = demo.approve(study.recommendation_id or "")
         deployment = demo.deploy(found)
     return found, deployment, study
+
+
+def measured(trial: TrialView) -> dict[str, object]:
+    """What one start measured: a line per load point, without the engine's counters."""
+    return {
+        "key": trial.key,
+        "title": trial.plan.title,
+        "state": trial.state,
+        "points": [
+            {
+                "role": point.role.value,
+                "concurrency": point.concurrency,
+                "repeat": point.repeat,
+                "succeeded": point.succeeded,
+                "output_tokens": point.output_tokens,
+                "longest_output_tokens": point.longest_output_tokens,
+                "duration_s": round(point.duration_s, 2),
+                "tokens_per_s": round(point.throughput_tokens_per_s.value, 2),
+                "flaws": list(point.flaws),
+            }
+            for point in trial.points
+        ],
+    }
 
 
 def _take_down(client: Client, deployment: DeploymentView) -> None:

@@ -1,12 +1,14 @@
 """What the API accepts: strict pydantic classes, turned into domain values by `to_domain`."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from advisor.baseline_command import MOST_LETTERS
 from advisor.goal import Goal, Objective
-from advisor.serving import FunctionalSettings, Levers, NgramSpeculation
+from advisor.serving import FunctionalSettings, Levers, NgramSpeculation, WeightQuantization
 
 # A name ends up in addresses (`/serve/{name}/v1`), file names and tables.
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -61,6 +63,7 @@ class GoalIn(In):
     concurrency: int = Field(default=16, ge=1, le=1024)
     ttft_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     tpot_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    min_top1_agreement: float | None = Field(default=0.9, ge=0, le=1, allow_inf_nan=False)
 
     def to_domain(self) -> Goal:
         """The goal that the planner works towards."""
@@ -69,6 +72,7 @@ class GoalIn(In):
             concurrency=self.concurrency,
             ttft_p95_s=self.ttft_p95_s,
             tpot_p95_s=self.tpot_p95_s,
+            min_top1_agreement=self.min_top1_agreement,
         )
 
 
@@ -89,6 +93,17 @@ class NgramIn(In):
         )
 
 
+class QuantizationIn(In):
+    """Quantized weights, made of the target's own model by the agent."""
+
+    scheme: Literal["W8A8"] = "W8A8"
+    algorithm: Literal["gptq", "rtn"] = "gptq"
+
+    def to_domain(self) -> WeightQuantization:
+        """The lever's value."""
+        return WeightQuantization(scheme=self.scheme, algorithm=self.algorithm)
+
+
 class LeversIn(In):
     """Levers of the user's own baseline; what is absent stays at vLLM's default."""
 
@@ -98,10 +113,14 @@ class LeversIn(In):
     block_size: int | None = Field(default=None, ge=1, le=8192)
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
     speculative_config: NgramIn | None = None
+    quantization: QuantizationIn | None = None
+    kv_cache_dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] | None = None
+    enable_chunked_prefill: bool | None = None
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
 
     def to_domain(self) -> Levers:
         """The levers that the baseline sets."""
-        speculation = self.speculative_config
+        speculation, quantization = self.speculative_config, self.quantization
         return Levers(
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
@@ -109,23 +128,42 @@ class LeversIn(In):
             block_size=self.block_size,
             dtype=self.dtype,
             speculative_config=None if speculation is None else speculation.to_domain(),
+            quantization=None if quantization is None else quantization.to_domain(),
+            kv_cache_dtype=self.kv_cache_dtype,
+            enable_chunked_prefill=self.enable_chunked_prefill,
+            gpu_memory_utilization=self.gpu_memory_utilization,
         )
 
 
 class StudyIn(In):
-    """A workload on a target, what to optimise and how much engine time it may take."""
+    """A workload on a target, what to optimise and how much engine time it may take.
+
+    The baseline is given by levers or as the user's own command, not both.
+    """
 
     name: Name
     workload_id: Identifier
     target_id: Identifier
     goal: GoalIn = GoalIn()
-    baseline: LeversIn = LeversIn()
+    baseline: LeversIn | None = None
+    baseline_command: str | None = Field(default=None, min_length=1, max_length=MOST_LETTERS)
     techniques: tuple[Annotated[str, Field(max_length=80)], ...] | None = Field(
         default=None, strict=False, min_length=1, max_length=64
     )
     budget_s: float = Field(default=1800.0, gt=0, le=7 * 86400, allow_inf_nan=False)
     requests_per_point: int = Field(default=48, ge=1, le=100_000)
     seed: int = Field(default=0, ge=0, lt=1 << 31)
+    ladder_top: int = Field(default=32, ge=1, le=1024)
+    confirm: bool = True
+
+    @model_validator(mode="after")
+    def one_baseline(self) -> Self:
+        """Two baselines would be two answers to one question."""
+        if self.baseline is not None and self.baseline_command is not None:
+            raise PydanticCustomError(
+                "one_baseline", "give `baseline` or `baseline_command`, not both"
+            )
+        return self
 
 
 class ReviewIn(In):

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from advisor.canonical import Json, as_json, canonical_bytes
 from advisor.errors import InvalidInput, NoUsableRows, RooftuneError, UnreadableFile
+from advisor.techniques import draft_lengths
 from advisor.traffic.columns import (
     requests_from_parquet,
     requests_to_parquet,
@@ -69,7 +70,10 @@ def count(stream: BinaryIO) -> Answer:
     tokenizer = ChatTokenizer(next(frames), settings["template"], settings["special"])
     requests = [request for chunk in frames for request in requests_from_parquet(chunk)]
     tokens = token_columns(requests, tokenizer)
-    summary = summarise(requests, tokens, block_size=BLOCK_SIZE)
+    main, *others = draft_lengths()
+    summary = summarise(
+        requests, tokens, block_size=BLOCK_SIZE, lookup_tokens=main, other_lookups=others
+    )
     facts: Facts = {
         "tokenizer_digest": tokens.tokenizer_digest,
         "template_digest": tokens.template_digest,

@@ -1,4 +1,4 @@
-"""A recommendation for a terminal: ranking, verdicts with their effects, acceptance, memory."""
+"""A recommendation for a terminal: ranking, verdicts, load, confirmation, quality, memory."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.estimate import Estimate
+from advisor.recommender import phrases
 from advisor.recommender.recommendation import Recommendation, Verdict
 from advisor.units import bytes_text, percent_text
 
@@ -67,14 +68,17 @@ def verdict_table(body: Recommendation) -> Table:
 
 
 def lines(body: Recommendation) -> Iterator[str]:
-    """One sentence per technique, acceptance, memory, noise, machine, warnings."""
+    """A sentence per technique, then load, confirmation, quality, memory, noise, warnings."""
     for verdict in body.verdicts:
         yield f"{verdict.kind.value}: {verdict.sentence}"
         yield from acceptance_lines(verdict)
+    yield from phrases.findings(body)
     yield memory_line(body)
     noise = body.noise
     yield f"noise floor: {noise.relative_sd.value:.1%} of a figure ({noise.basis})"
     yield f"measured on: {body.machine}"
+    for note in body.baseline_notes:
+        yield f"baseline: {note}"
     for warning in body.warnings:
         yield f"warning: {warning}"
 
@@ -106,4 +110,6 @@ def memory_line(body: Recommendation) -> str:
         parts.append(f"room for {memory.kv_cache_tokens:,} tokens")
     if memory.kv_peak_usage is not None:
         parts.append(f"of the KV cache {memory.kv_peak_usage:.1%} in use at the peak")
+    if memory.kv_free_tokens_at_peak is not None:
+        parts.append(f"{memory.kv_free_tokens_at_peak:,} tokens free then")
     return "memory: " + ", ".join(parts)

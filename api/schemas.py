@@ -13,7 +13,7 @@ from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
 from advisor.measurement.records import LoadPoint
-from advisor.recommender.evidence import TrialPlan
+from advisor.recommender.evidence import StudyOptions, TrialPlan
 from advisor.recommender.recommendation import Recommendation
 from advisor.serving import EngineFacts, FunctionalSettings, ServingConfig
 from advisor.states import (
@@ -27,7 +27,7 @@ from advisor.states import (
 from advisor.traffic.trace import TraceReport, TrafficSummary
 
 T = TypeVar("T")
-JsonObject: TypeAlias = "Mapping[str, object]"
+JsonObject: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,10 @@ class EngineRunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialView:
-    """One configuration under test; `plan.predicted` was computed before any probe of it."""
+    """One configuration under test; `plan.predicted` was computed before any probe of it.
+
+    `quality_passes` counts the finished passes over the quality prompts; answers are never sent.
+    """
 
     id: str
     seq: int
@@ -232,6 +235,7 @@ class TrialView:
     ended_at: datetime | None
     runs: tuple[EngineRunView, ...]
     points: tuple[LoadPoint, ...]
+    quality_passes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,11 +265,13 @@ class StudySummary:
 class StudyView(StudySummary):
     """A study with its trials so far and what the planner would still do (`plan`).
 
-    `techniques` are the keys that the user asked about; None means every technique.
+    `techniques` are the keys that the user asked about; None means every technique. `options` has
+    the user's own command, without what may be secret in it, and notes on what is not kept of it.
     """
 
     baseline: ServingConfig
     techniques: tuple[str, ...] | None
+    options: StudyOptions
     trials: tuple[TrialView, ...]
     plan: tuple[TrialPlan, ...]
     recommendation_id: str | None
@@ -295,6 +301,24 @@ class RecommendationView:
     created_at: datetime
     body: Recommendation
     reviews: tuple[ReviewView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartView:
+    """One picture of a recommendation, with the same figures as a table.
+
+    `figure` is a plotly figure as JSON without a template: text and grid take the colours of the
+    page that draws it. None: `missing` says in one sentence why there is no picture. `caption`
+    names units, sources and intervals.
+    """
+
+    key: str
+    title: str
+    caption: str
+    figure: JsonObject | None
+    missing: str | None
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,22 +30,18 @@ from api.schemas import (
     UserView,
     WorkloadView,
 )
+from db.identity_tables import AuditRow, EventRow, KeyRow, ProjectRow, UserRow
 from db.tables import (
-    AuditRow,
     DeploymentRow,
     DeviceRow,
     EngineRow,
     EngineRunRow,
-    EventRow,
-    KeyRow,
     LeaseRow,
-    ProjectRow,
     RecommendationRow,
     ReviewRow,
     StudyRow,
     TargetRow,
     TrialRow,
-    UserRow,
     WorkloadRow,
 )
 
@@ -172,6 +168,7 @@ def trial(row: TrialRow, runs: Iterable[EngineRunRow], points: Sequence[LoadPoin
         ended_at=row.ended_at,
         runs=tuple(run(item) for item in runs),
         points=tuple(points),
+        quality_passes=0 if row.quality is None else len(row.quality.passes),
     )
 
 
@@ -208,6 +205,7 @@ def study(
         **{name: getattr(line, name) for name in StudySummary.__dataclass_fields__},
         baseline=row.baseline,
         techniques=None if row.techniques is None else tuple(row.techniques),
+        options=row.options,
         trials=tuple(trials),
         plan=tuple(plan),
         recommendation_id=str(recommendation.id) if recommendation is not None else None,

@@ -1,5 +1,6 @@
 """The HTTP side of `api.client`: requests, problem documents, server-sent events."""
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from api.schemas import Problem
 
 T = TypeVar("T")
 ANSWER_TIMEOUT_S = 300.0
+ASK_AGAIN_S = 0.5
 
 
 class ApiProblem(RooftuneError):
@@ -127,20 +129,22 @@ class Wire:
                 raise problem_of(response)
             yield from parse_frames(response.iter_lines())
 
-    def ask(self, url: str, *, model: str, question: str, max_tokens: int) -> Answer:
-        """One question to the OpenAI-compatible endpoint at `url`, answered at temperature 0."""
+    def ask(self, url: str, *, model: str, question: str, max_tokens: int, wait_s: float) -> Answer:
+        """One question to the OpenAI-compatible endpoint at `url`, answered at temperature 0.
+
+        A 503 is asked again until `wait_s` have passed: a proxy may learn of a deployment late.
+        """
         body = {
             "model": model,
             "messages": [{"role": "user", "content": question}],
             "max_tokens": max_tokens,
             "temperature": 0,
         }
-        try:
-            response = self.http.post(
-                f"{url}/chat/completions", json=body, timeout=ANSWER_TIMEOUT_S
-            )
-        except httpx.TransportError as error:
-            raise Unavailable(f"nothing answers at {url}", "see whether it is serving") from error
+        end = time.monotonic() + wait_s
+        response = self._asked(url, body)
+        while response.status_code == httpx.codes.SERVICE_UNAVAILABLE and time.monotonic() < end:
+            time.sleep(ASK_AGAIN_S)
+            response = self._asked(url, body)
         if response.is_error:
             raise _openai_problem(response)
         said = read(response.content, _Completion)
@@ -151,6 +155,12 @@ class Wire:
             output_tokens=usage.completion_tokens,
             finish_reason=said.choices[0].finish_reason,
         )
+
+    def _asked(self, url: str, body: Mapping[str, object]) -> httpx.Response:
+        try:
+            return self.http.post(f"{url}/chat/completions", json=body, timeout=ANSWER_TIMEOUT_S)
+        except httpx.TransportError as error:
+            raise Unavailable(f"nothing answers at {url}", "see whether it is serving") from error
 
     def unreachable(self) -> Unavailable:
         """The error for a service that does not answer."""

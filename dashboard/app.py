@@ -13,7 +13,8 @@ INSIDE = "inside_main"
 
 def main() -> None:
     """Sign in, then run the page of the address."""
-    st.set_page_config(page_title="Rooftune", layout="wide")
+    # Without an icon of its own the browser would fetch the page's symbol from a font host.
+    st.set_page_config(page_title="Rooftune", page_icon="📈", layout="wide")
     pages = [
         st.Page("pages/workloads.py", title="Workloads", icon=":material/upload_file:"),
         st.Page("pages/targets.py", title="Targets", icon=":material/memory:"),

@@ -1,17 +1,17 @@
-"""Pictures of figures with their intervals; colours come from Streamlit's theme."""
+"""Pictures; the colours of text and grid come from Streamlit's theme."""
 
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from advisor.estimate import Estimate
-from advisor.recommender.recommendation import RankedConfig
 from advisor.traffic.trace import Quantiles
+from api.client import ChartView
+from dashboard.listing import table
+from dashboard.wording import plain
 
 ROW_PX = 44
 FRAME_PX = 110
-TITLE_CHARS = 48
 
 
 def lengths_chart(lengths: Mapping[str, Quantiles], unit: str) -> None:
@@ -31,31 +31,25 @@ def lengths_chart(lengths: Mapping[str, Quantiles], unit: str) -> None:
     _draw(box, labels, unit)
 
 
-def ranking_chart(ranked: Sequence[RankedConfig]) -> None:
-    """Measured throughput per configuration with its interval, the first of the ranking on top."""
-    labels = [f"{item.rank}. {_short(item.title)}" for item in ranked]
-    _draw(
-        _bars([item.throughput_tokens_per_s for item in ranked], labels),
-        labels,
-        "output tokens per second",
+def show_chart(chart: ChartView, *, tabled: bool = True) -> None:
+    """A picture that the service made and its caption; `tabled` adds its figures as a table."""
+    if chart.figure is None:
+        st.info(plain(chart.missing or "There is nothing to draw."))
+        return
+    st.plotly_chart(
+        dict(chart.figure),
+        config={"displayModeBar": False},
+        key=f"chart_{chart.key}",
+        alt=f"{chart.title}. {chart.caption}",
     )
+    st.caption(plain(chart.caption))
+    if not tabled:
+        return
+    with st.expander("The same figures as a table"):
+        table([dict(zip(chart.columns, row, strict=True)) for row in chart.rows])
 
 
-def _bars(values: Sequence[Estimate], labels: Sequence[str]) -> go.Bar:
-    return go.Bar(
-        y=list(labels),
-        x=[item.value for item in values],
-        orientation="h",
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [item.high - item.value for item in values],
-            "arrayminus": [item.value - item.low for item in values],
-        },
-    )
-
-
-def _draw(trace: go.Bar | go.Box, labels: Sequence[str], unit: str) -> None:
+def _draw(trace: go.Box, labels: Sequence[str], unit: str) -> None:
     figure = go.Figure(trace)
     figure.update_layout(
         height=FRAME_PX + ROW_PX * len(labels),
@@ -65,7 +59,3 @@ def _draw(trace: go.Bar | go.Box, labels: Sequence[str], unit: str) -> None:
         yaxis={"autorange": "reversed", "automargin": True, "type": "category"},
     )
     st.plotly_chart(figure, config={"displayModeBar": False})
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= TITLE_CHARS else f"{title[: TITLE_CHARS - 1]}…"

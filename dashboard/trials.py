@@ -1,13 +1,16 @@
 """The trials of a study and their load points, as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from advisor.estimate import Estimate
 from advisor.goal import Goal
-from advisor.measurement.records import AcceptanceFigures, LoadPoint
+from advisor.measurement.records import AcceptanceFigures, LoadPoint, LoadRole
 from advisor.recommender.evidence import TrialPlan
-from advisor.states import TrialState
+from advisor.recommender.ladder import open_points
+from advisor.recommender.phrases import settings_text
+from advisor.states import RunState, TrialState
 from advisor.units import seconds_text
 from api.client import StudyView, TrialView
 from dashboard.listing import grid, table
@@ -16,7 +19,6 @@ from dashboard.wording import (
     joined,
     latency_text,
     origin_text,
-    overrides_text,
     plain,
     rate_text,
     share_text,
@@ -24,12 +26,24 @@ from dashboard.wording import (
     words,
 )
 
+ROLES: Mapping[LoadRole, str] = {
+    LoadRole.PROBE: "closed loop",
+    LoadRole.HELD_OUT: "held-out requests",
+    LoadRole.STATIC: "in gangs",
+    LoadRole.CONTROL: "closed loop, the gangs' requests",
+}
+WRONG = "what went wrong"
+NOT_PREDICTED = "not predicted"
+LEFT_OUT = "left out: smaller loads are saturated"
+
 
 def show_trials(study: StudyView) -> None:
     """One row per trial and load, then one section of load points per trial."""
     if not study.trials:
         st.info("No trial has started yet.")
     rows = [row for trial in study.trials for row in _rows(trial)]
+    if not any(row[WRONG] for row in rows):
+        rows = [{name: cell for name, cell in row.items() if name != WRONG} for row in rows]
     table(rows)
     if rows:
         st.caption(
@@ -54,7 +68,7 @@ def show_plan(plans: Sequence[TrialPlan]) -> None:
             [
                 {
                     "configuration": plan.title,
-                    "settings": overrides_text(plan.config.overrides()),
+                    "settings": settings_text(plan.config.overrides()),
                     "loads": ", ".join(str(point.concurrency) for point in plan.points),
                     "expected": seconds_text(plan.expected_s),
                     "predicted": joined(
@@ -64,6 +78,23 @@ def show_plan(plans: Sequence[TrialPlan]) -> None:
                 for plan in plans
             ]
         )
+
+
+def now_text(trial: TrialView) -> str:
+    """What a trial under measurement does at the moment."""
+    title = trial.plan.title
+    if not trial.runs or trial.runs[-1].state is RunState.STARTING:
+        return f"starting the engine for {title}"
+    left = open_points(trial.plan, trial.points)
+    if not left:
+        what = "comparing answers" if trial.plan.quality is not None else "finishing"
+        return f"{title}: {what}"
+    point = left[0]
+    done = len(trial.points)
+    return (
+        f"measuring {title} at {point.concurrency} in flight ({ROLES[point.role]}),"
+        f" load point {done + 1} of at most {done + len(left)}"
+    )
 
 
 def _origins(study: StudyView) -> list[str]:
@@ -82,31 +113,49 @@ def _done(trial: TrialView) -> str:
 
 def _rows(trial: TrialView) -> list[dict[str, str]]:
     predicted = dict(trial.plan.predicted)
-    loads = sorted({point.concurrency for point in trial.plan.points} | set(predicted))
+    order = list(LoadRole)
+    planned = {(point.role, point.concurrency) for point in trial.plan.points}
+    planned |= {(point.role, point.concurrency) for point in trial.points}
+    planned |= {(LoadRole.PROBE, load) for load in predicted}
+    loads = sorted(planned, key=lambda item: (order.index(item[0]), item[1]))
     return [
         {
             "#": str(trial.seq),
             "configuration": trial.plan.title,
             "state": words(trial.state),
-            "in flight": str(load),
-            "predicted": rate_text(predicted.get(load)),
-            "measured": _measured(trial, load),
-            "what went wrong": _failure(trial),
+            "in flight": str(load) if role is LoadRole.PROBE else f"{load}, {ROLES[role]}",
+            "predicted": _predicted(predicted, role, load),
+            "measured": _measured(trial, role, load),
+            WRONG: _failure(trial),
         }
-        for load in loads
+        for role, load in loads
     ]
 
 
-def _measured(trial: TrialView, load: int) -> str:
+def _predicted(predicted: Mapping[int, Estimate], role: LoadRole, load: int) -> str:
+    """Predictions are about the closed loop over the study's own requests."""
+    rate = predicted.get(load) if role is LoadRole.PROBE else None
+    return NOT_PREDICTED if rate is None else rate_text(rate)
+
+
+def _measured(trial: TrialView, role: LoadRole, load: int) -> str:
     """Each repeat of the load; one with flaws is marked, for it does not count."""
-    found = [point for point in trial.points if point.concurrency == load]
+    found = [point for point in trial.points if point.concurrency == load and point.role is role]
     if not found:
-        return NOT_MEASURED
+        return LEFT_OUT if _left_out(trial, role, load) else NOT_MEASURED
     return joined(
         [
             rate_text(point.throughput_tokens_per_s) + ("" if point.usable else ", not used")
             for point in found
         ]
+    )
+
+
+def _left_out(trial: TrialView, role: LoadRole, load: int) -> bool:
+    """Whether the ladder ended below this load."""
+    return trial.state is TrialState.DONE and any(
+        point.optional and point.role is role and point.concurrency == load
+        for point in trial.plan.points
     )
 
 
@@ -118,7 +167,7 @@ def _failure(trial: TrialView) -> str:
 
 def _detail(trial: TrialView) -> None:
     st.caption(
-        f"Settings: {plain(overrides_text(trial.plan.config.overrides()))}."
+        f"Settings: {plain(settings_text(trial.plan.config.overrides()))}."
         f" Configuration hash `{trial.config_hash}`."
     )
     table([_point(point) for point in trial.points])
@@ -149,7 +198,7 @@ def _point(point: LoadPoint) -> dict[str, str]:
     if point.failures:
         requests += f" ({', '.join(f'{n} {kind}' for kind, n in point.failures.items())})"
     return {
-        "in flight": f"{point.concurrency}, repeat {point.repeat}",
+        "in flight": f"{point.concurrency}, {ROLES[point.role]}, repeat {point.repeat}",
         "requests": requests,
         "throughput": rate_text(point.throughput_tokens_per_s),
         "first token p50 / p95": latency_text(point.ttft_s),

@@ -1,13 +1,13 @@
 """Figures as a person reads them. What was not measured is said in words, never as 0."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from advisor.estimate import Estimate, weaker
 from advisor.hardware import DeviceFacts
 from advisor.recommender.explain import interval_text
-from advisor.serving import LeverValue, NgramSpeculation
+from advisor.recommender.phrases import span_text
 from advisor.traffic.trace import Quantiles
 from advisor.units import GB, bytes_text, percent_text, seconds_text
 
@@ -63,18 +63,9 @@ def amount_text(value: float) -> str:
     return f"{value:,.4g}"
 
 
-def spread_text(estimate: Estimate, *, scale: float = 1.0, digits: int = 1, unit: str = "") -> str:
-    """Value and interval, e.g. ``123.4 tok/s (110.2 to 130.1)``; a point has no interval."""
-    value, low, high = (
-        f"{number / scale:,.{digits}f}" for number in (estimate.value, estimate.low, estimate.high)
-    )
-    shown = f"{value} {unit}".strip()
-    return shown if low == high else f"{shown} ({low} to {high})"
-
-
 def rate_text(rate: Estimate | None) -> str:
     """Output tokens per second."""
-    return NOT_MEASURED if rate is None else spread_text(rate, unit="tok/s")
+    return NOT_MEASURED if rate is None else span_text(rate, unit="tok/s")
 
 
 def gain_text(gain: Estimate | None) -> str:
@@ -86,7 +77,7 @@ def gain_text(gain: Estimate | None) -> str:
 
 def milliseconds_text(duration: Estimate | None) -> str:
     """Seconds as milliseconds with their interval."""
-    return NOT_MEASURED if duration is None else spread_text(duration, scale=1e-3, unit="ms")
+    return NOT_MEASURED if duration is None else span_text(duration, scale=1e-3, unit="ms")
 
 
 def origin_text(estimate: Estimate | None) -> str:
@@ -99,22 +90,6 @@ def latency_text(found: Quantiles | None) -> str:
     if found is None:
         return NOT_MEASURED
     return f"{seconds_text(found.p50)} / {seconds_text(found.p95)}"
-
-
-def setting_text(value: LeverValue) -> str:
-    """A lever's value as vLLM takes it."""
-    if isinstance(value, NgramSpeculation):
-        window = f"{value.prompt_lookup_min} to {value.prompt_lookup_max}"
-        return f"{value.method}, k={value.num_speculative_tokens}, n-grams of {window} tokens"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
-def overrides_text(overrides: Mapping[str, LeverValue]) -> str:
-    """What a configuration sets away from vLLM's defaults."""
-    parts = [f"{name} = {setting_text(value)}" for name, value in overrides.items()]
-    return ", ".join(parts) or "vLLM's defaults"
 
 
 def joined(parts: Sequence[str]) -> str:
@@ -139,9 +114,9 @@ def ridge(device: DeviceFacts, dtype: str) -> Estimate:
 
 def bandwidth_text(bandwidth: Estimate) -> str:
     """Bytes per second in GB/s."""
-    return spread_text(bandwidth, scale=GB, unit="GB/s")
+    return span_text(bandwidth, scale=GB, unit="GB/s")
 
 
 def flops_text(rate: Estimate) -> str:
     """FLOP per second in TFLOP/s."""
-    return spread_text(rate, scale=1e12, digits=3, unit="TFLOP/s")
+    return span_text(rate, scale=1e12, digits=3, unit="TFLOP/s")

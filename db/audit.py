@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from db.identity_tables import AuditRow
 from db.paging import Page, page_of
-from db.tables import AuditRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

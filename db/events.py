@@ -15,7 +15,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from db.address import libpq
-from db.tables import EventRow
+from db.identity_tables import EventRow
 
 log = logging.getLogger(__name__)
 CHANNEL = "rooftune_events"

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from advisor.canonical import digest
 from advisor.errors import StateConflict
-from db.tables import IdempotencyRow
+from db.identity_tables import IdempotencyRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from advisor.errors import InvalidInput, NotAllowed, NotFound
 from db import audit
 from db.audit import Actor
+from db.identity_tables import KeyRow, MembershipRow, ProjectRow, UserRow
 from db.paging import Page, page_of
-from db.tables import KeyRow, MembershipRow, ProjectRow, UserRow
 
 KEY = re.compile(r"rt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@-]{0,62}")

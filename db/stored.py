@@ -20,9 +20,20 @@ from advisor.errors import InvalidInput
 T = TypeVar("T")
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
+
+def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
 # By kind: `upcasters[n-1]` turns the value of schema version n into that of version n+1, so the
 # current version of a kind is one more than the number of its upcasters.
-UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = {}
+#
+# Version 2 of all of these only added fields whose defaults mean what version 1 meant.
+_WIDENED = (
+    *("EngineFacts", "Goal", "LoadPoint", "Recommendation"),
+    *("ServingConfig", "TrafficSummary", "TrialPlan"),
+)
+UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = dict.fromkeys(_WIDENED, (_unchanged,))
 
 
 @cache

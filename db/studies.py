@@ -6,7 +6,7 @@ events are appended under that lock, so their ids become visible in order.
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import and_, func, or_, select
@@ -14,7 +14,12 @@ from sqlalchemy.orm import Session
 
 from advisor.errors import NotFound, Unavailable
 from advisor.goal import Goal
-from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
+from advisor.recommender.evidence import (
+    StudyEvidence,
+    StudyOptions,
+    TrialEvidence,
+    TrialPlan,
+)
 from advisor.serving import ServingConfig
 from advisor.states import (
     STUDY_OVER,
@@ -61,6 +66,7 @@ class NewStudy:
     requests_per_point: int
     seed: int
     techniques: tuple[str, ...] | None = None
+    options: StudyOptions = field(default_factory=StudyOptions)
 
 
 def create(
@@ -85,6 +91,7 @@ def create(
         requests_per_point=new.requests_per_point,
         seed=new.seed,
         techniques=None if new.techniques is None else list(new.techniques),
+        options=new.options,
         state=StudyState.QUEUED.value,
         progress=0.0,
         cancel_requested=False,
@@ -289,6 +296,7 @@ def evidence(session: Session, study_id: uuid.UUID) -> StudyEvidence:
         model_digest=target.model_digest,
         engine_version=engine.version,
         techniques=None if study.techniques is None else tuple(study.techniques),
+        options=study.options,
     )
 
 
@@ -313,6 +321,7 @@ def _trials(session: Session, study_id: uuid.UUID) -> tuple[TrialEvidence, ...]:
                 failure_detail=trial.reason or (failures[-1] if failures else None),
                 facts=facts[-1] if facts else None,
                 points=tuple(row.point for row in measured if row.trial_id == trial.id),
+                quality=trial.quality,
             )
         )
     return tuple(found)

@@ -1,115 +1,25 @@
-"""Rows. A column of type `Stored(X)` holds an advisor value as canonical bytes."""
+"""Rows of the nouns. A column of type `Stored(X)` holds an advisor value as canonical bytes."""
 
-import uuid
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, LargeBinary, UniqueConstraint
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
-from advisor.measurement.records import LoadPoint
-from advisor.recommender.evidence import TrialPlan
+from advisor.measurement.records import LoadPoint, QualityRecord
+from advisor.recommender.evidence import StudyOptions, TrialPlan
 from advisor.recommender.recommendation import Recommendation
 from advisor.serving import EngineFacts, FunctionalSettings, ServingConfig
 from advisor.traffic.trace import TraceReport, TrafficSummary
 from db.base import Base
+from db.identity_tables import Id
 from db.stored import Stored
 
-Id = uuid.UUID
 ALL = Base.metadata
-
-
-class UserRow(Base):
-    """A named principal. `role`: viewer, submitter, reviewer, operator or admin."""
-
-    __tablename__ = "users"
-
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
-    role: Mapped[str]
-    created_at: Mapped[datetime]
-    disabled_at: Mapped[datetime | None]
-
-
-class KeyRow(Base):
-    """An API key: `rt_<id>_<secret>`; only an argon2 hash of the secret is kept."""
-
-    __tablename__ = "api_keys"
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    user_id: Mapped[Id] = mapped_column(ForeignKey("users.id"), index=True)
-    secret_hash: Mapped[str]
-    label: Mapped[str]
-    created_at: Mapped[datetime]
-    expires_at: Mapped[datetime | None]
-    revoked_at: Mapped[datetime | None]
-
-
-class ProjectRow(Base):
-    """Projects do not see each other."""
-
-    __tablename__ = "projects"
-
-    id: Mapped[Id] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[datetime]
-
-
-class MembershipRow(Base):
-    """Which users see which project."""
-
-    __tablename__ = "memberships"
-
-    user_id: Mapped[Id] = mapped_column(ForeignKey("users.id"), primary_key=True)
-    project_id: Mapped[Id] = mapped_column(ForeignKey("projects.id"), primary_key=True)
-
-
-class AuditRow(Base):
-    """Who changed what: written in the transaction of the change."""
-
-    __tablename__ = "audit"
-
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=True)
-    at: Mapped[datetime]
-    user_id: Mapped[Id | None] = mapped_column(ForeignKey("users.id"))
-    project_id: Mapped[Id | None] = mapped_column(ForeignKey("projects.id"), index=True)
-    actor: Mapped[str]
-    action: Mapped[str]
-    noun: Mapped[str]
-    noun_id: Mapped[str]
-    detail: Mapped[dict[str, Any]]
-
-
-class EventRow(Base):
-    """Progress of a noun, read in order by `id` (server-sent events resume from it)."""
-
-    __tablename__ = "events"
-    __table_args__ = (Index("ix_events_noun_noun_id_id", "noun", "noun_id", "id"),)
-
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=True)
-    at: Mapped[datetime]
-    noun: Mapped[str]
-    noun_id: Mapped[str]
-    kind: Mapped[str]
-    body: Mapped[dict[str, Any]]
-
-
-class IdempotencyRow(Base):
-    """The answer that a POST with this `Idempotency-Key` got the first time."""
-
-    __tablename__ = "idempotency_keys"
-
-    user_id: Mapped[Id] = mapped_column(ForeignKey("users.id"), primary_key=True)
-    key: Mapped[str] = mapped_column(primary_key=True)
-    route: Mapped[str]
-    request_digest: Mapped[str]
-    status: Mapped[int]
-    body: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
 
 
 class WorkloadRow(Base):
@@ -251,6 +161,7 @@ class StudyRow(Base):
     budget_s: Mapped[float]
     requests_per_point: Mapped[int]
     techniques: Mapped[list[str] | None] = mapped_column(JSONB)
+    options: Mapped[StudyOptions] = mapped_column(Stored(StudyOptions))
     seed: Mapped[int]
     state: Mapped[str] = mapped_column(index=True)
     error: Mapped[str | None]
@@ -274,6 +185,7 @@ class TrialRow(Base):
     seq: Mapped[int]
     key: Mapped[str]
     plan: Mapped[TrialPlan] = mapped_column(Stored(TrialPlan))
+    quality: Mapped[QualityRecord | None] = mapped_column(Stored(QualityRecord))
     config_hash: Mapped[str]
     state: Mapped[str]
     failure_kind: Mapped[str | None]
@@ -317,11 +229,12 @@ class LoadPointRow(Base):
     """One finished load point. The unique key is the law: none is measured twice."""
 
     __tablename__ = "load_points"
-    __table_args__ = (UniqueConstraint("trial_id", "concurrency", "repeat"),)
+    __table_args__ = (UniqueConstraint("trial_id", "role", "concurrency", "repeat"),)
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     trial_id: Mapped[Id] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
     engine_run_id: Mapped[Id] = mapped_column(ForeignKey("engine_runs.id", ondelete="CASCADE"))
+    role: Mapped[str]
     concurrency: Mapped[int]
     repeat: Mapped[int]
     point: Mapped[LoadPoint] = mapped_column(Stored(LoadPoint))

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from advisor.errors import NotFound, StateConflict
-from advisor.measurement.records import LoadPoint
+from advisor.measurement.records import LoadPoint, LoadRole, QualityPass, QualityRecord
 from advisor.states import (
     TRIAL_OVER,
     TRIAL_TRANSITIONS,
@@ -87,11 +87,11 @@ def transition(
     return row
 
 
-def measured(session: Session, trial_id: uuid.UUID) -> set[tuple[int, int]]:
-    """(concurrency, repeat) of the points that the trial has."""
-    query = select(LoadPointRow.concurrency, LoadPointRow.repeat)
+def measured(session: Session, trial_id: uuid.UUID) -> set[tuple[LoadRole, int, int]]:
+    """(role, concurrency, repeat) of the points that the trial has."""
+    query = select(LoadPointRow.role, LoadPointRow.concurrency, LoadPointRow.repeat)
     found = session.execute(query.where(LoadPointRow.trial_id == trial_id))
-    return {(concurrency, repeat) for concurrency, repeat in found}
+    return {(LoadRole(role), concurrency, repeat) for role, concurrency, repeat in found}
 
 
 def points(session: Session, study_id: uuid.UUID) -> dict[uuid.UUID, list[LoadPointRow]]:
@@ -126,12 +126,14 @@ def record_point(
         id=uuid.uuid4(),
         trial_id=trial.id,
         engine_run_id=run.id,
+        role=point.role.value,
         concurrency=point.concurrency,
         repeat=point.repeat,
         point=point,
         created_at=now,
     )
-    once = statement.on_conflict_do_nothing(index_elements=["trial_id", "concurrency", "repeat"])
+    key = ["trial_id", "role", "concurrency", "repeat"]
+    once = statement.on_conflict_do_nothing(index_elements=key)
     row = session.scalars(once.returning(LoadPointRow)).one_or_none()
     if row is None:
         raise StateConflict("load point", "measured", "measured again")
@@ -140,12 +142,26 @@ def record_point(
         session.flush()
     body = {
         "trial": trial.key,
+        "role": point.role.value,
         "concurrency": point.concurrency,
         "repeat": point.repeat,
         "throughput_tokens_per_s": point.throughput_tokens_per_s.value,
         "usable": point.usable,
     }
     events.append(session, noun=studies.NOUN, noun_id=study.id, kind="point", body=body, now=now)
+    return row
+
+
+def record_quality(
+    session: Session, *, trial: TrialRow, run: EngineRunRow, passed: QualityPass
+) -> TrialRow:
+    """Keep one more finished quality pass; refused under an outdated fencing token."""
+    studies.lock(session, trial.study_id)
+    devices.check_lease(session, run.device_id, run.fencing_token)
+    row = _locked(session, trial)
+    earlier = row.quality.passes if row.quality is not None else ()
+    row.quality = QualityRecord(passes=(*earlier, passed))
+    session.flush()
     return row
 
 

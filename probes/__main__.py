@@ -24,7 +24,8 @@ LOG = logging.getLogger("probes")
 def main() -> int:
     """Run until SIGTERM or SIGINT; 2 for wrong settings, 3 when engine or database is missing."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    logging.getLogger("procrastinate").setLevel(logging.WARNING)
+    for chatty in ("httpx", "procrastinate"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         settings = AgentSettings()
     except ValidationError as error:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 
 from advisor.errors import EngineFailed, InvalidInput, Unavailable
 from advisor.states import DeploymentState, FailureKind, RunState
-from db import deployments, devices, engines, runs, targets
+from db import deployments, devices, runs
 from db.session import transaction
 from db.tables import DeploymentRow, EngineRunRow
+from probes.deployed_model import DeployedStart, deployed_start
 from probes.engine_log import packed_log
 from probes.lease import DeviceHold
-from probes.targets import refuse_changed
 from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import UnusableCounters
-from probes.vllm.server import Spawned, StartPlan, start_engine
+from probes.vllm.server import Spawned, start_engine
 from probes.workplace import Workplace
 
 RUNNING = "running"
@@ -136,10 +136,12 @@ class Deployments:
         hold = self._held(row)
         if hold is None:
             return
+        cancelled = hold.interruption.event
         try:
-            plan = self._plan(row)
-        except (InvalidInput, Unavailable) as error:
-            self._fail(row.id, str(error))
+            start = deployed_start(self.place, row, cancelled)
+        except (EngineFailed, InvalidInput, Unavailable) as error:
+            if not cancelled.is_set():  # else the next look at the rows decides
+                self._fail(row.id, str(error))
             return
         with transaction(self.place.sessions) as session:
             fresh = self._row(session, row.id)
@@ -150,10 +152,10 @@ class Deployments:
                 fresh,
                 device_id=self.place.device.id,
                 fencing_token=hold.token,
-                token=plan.token,
+                token=start.plan.token,
                 now=self.place.now(),
             )
-        self._launch(row, run, plan, hold)
+        self._launch(row, run, start, hold)
 
     def _held(self, row: DeploymentRow) -> DeviceHold | None:
         """The lease of the device, taken for this deployment if it is not held yet."""
@@ -173,18 +175,8 @@ class Deployments:
             wanted = self._row(session, deployment_id).wanted == RUNNING
         return None if wanted else "the deployment is no longer wanted"
 
-    def _plan(self, row: DeploymentRow) -> StartPlan:
-        with transaction(self.place.sessions) as session:
-            target = targets.one(session, row.target_id, None)
-            engine = engines.one(session, target.engine_id)
-        folder = Path(str(target.model_path))
-        refuse_changed(folder, target.model_digest)
-        return self.place.start_plan(
-            engine, row.config, model_path=str(folder), served_model_name=row.name
-        )
-
     def _launch(
-        self, row: DeploymentRow, run: EngineRunRow, plan: StartPlan, hold: DeviceHold
+        self, row: DeploymentRow, run: EngineRunRow, start: DeployedStart, hold: DeviceHold
     ) -> None:
         def spawned(started: Spawned) -> None:
             with transaction(self.place.sessions) as session:
@@ -196,11 +188,13 @@ class Deployments:
                     port=started.port,
                 )
 
+        plan = start.plan
         try:
             engine = start_engine(plan, cancelled=hold.interruption.event, on_spawned=spawned)
         except (EngineFailed, InvalidInput) as error:
             self._start_failed(row.id, run.id, plan.log_path, error)
             return
+        engine.facts = replace(engine.facts, checkpoint_digest=start.checkpoint_digest)
         self._serving = Serving(deployment_id=row.id, run_id=run.id, engine=engine)
         self._publish(self._serving)
 

@@ -22,7 +22,7 @@ FEATURES = (
     ("sve", "sve"),
     ("asimd", "neon"),
 )
-DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "float8"}
+DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16", "fp8": "float8", "int8": "int8"}
 
 
 def physical_cores() -> int:

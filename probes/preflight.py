@@ -42,6 +42,9 @@ PIP_TIMEOUT_S = 120.0
 
 # Shared libraries the engine's wheels load but do not carry -> the Debian package that has them.
 LIBRARIES = {"libnuma.so.1": "libnuma1", "libgomp.so.1": "libgomp1"}
+# Any of these can run the browser tests; the first is the name of Debian's package and program.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PACKAGES = {**LIBRARIES, BROWSERS[0]: BROWSERS[0]}
 
 
 class Level(StrEnum):
@@ -165,6 +168,17 @@ def judge_tool(name: str, path: str | None, *, purpose: str) -> Check:
     return Check(name=name, level=Level.WARNING, found="absent", remedy=remedy)
 
 
+def judge_browser(path: str | None) -> Check:
+    """The browser of the tests; they skip without one, and nothing else needs it."""
+    if path is not None:
+        return Check(name=BROWSERS[0], level=Level.OK, found="present, for tests")
+    remedy = (
+        f"the browser tests skip; apt-get install {BROWSERS[0]} (as root), or put one of"
+        f" {', '.join(BROWSERS)} on the path"
+    )
+    return Check(name=BROWSERS[0], level=Level.WARNING, found="absent, for tests", remedy=remedy)
+
+
 def judge_torch(pin: str | None, offer: TorchOffer | None) -> Check:
     """Whether pip's own settings lead to the CPU build of torch that the CPU engine needs.
 
@@ -265,12 +279,12 @@ def ask_pip_for_torch(pin: str) -> TorchOffer | None:
         return torch_offer(json.loads(report.read_text(encoding="utf-8")), platform.machine())
 
 
-def install_libraries(checks: Sequence[Check]) -> bool:
-    """Install missing system libraries as root with apt-get; True when it was tried."""
+def install_packages(checks: Sequence[Check]) -> bool:
+    """Install missing system packages as root with apt-get; True when it was tried."""
     packages = [
-        LIBRARIES[check.name]
+        PACKAGES[check.name]
         for check in checks
-        if check.level is Level.MISSING and check.name in LIBRARIES
+        if check.level is not Level.OK and check.name in PACKAGES
     ]
     apt = shutil.which("apt-get")
     if not packages or apt is None or os.geteuid() != 0:
@@ -278,8 +292,20 @@ def install_libraries(checks: Sequence[Check]) -> bool:
     print(f"preflight: installing {' '.join(packages)}", flush=True)
     quiet = subprocess.DEVNULL
     subprocess.run([apt, "update", "-qq"], check=False, stdout=quiet, stderr=quiet)
-    subprocess.run([apt, "install", "-y", "-qq", *packages], check=False, stdout=quiet)
+    argv = [apt, "install", "-y", "-qq", "--no-install-recommends", *packages]
+    subprocess.run(argv, check=False, stdin=quiet, stdout=quiet)
     return True
+
+
+def installed_browser() -> str | None:
+    """The program of the first browser of `BROWSERS` on the path."""
+    found = (shutil.which(name) for name in BROWSERS)
+    return next((path for path in found if path is not None), None)
+
+
+def look_at_tests() -> list[Check]:
+    """What the tests need besides what everybody needs."""
+    return [judge_browser(installed_browser())]
 
 
 def look_at_libraries() -> list[Check]:
@@ -296,7 +322,7 @@ def look_at_torch(python: Check) -> Check:
     return judge_torch(pin, ask_pip_for_torch(pin))
 
 
-def look(engine: str) -> list[Check]:
+def look(engine: str, *, ask_pip: bool = True) -> list[Check]:
     """Read this machine and judge it, in the order in which a person would repair it."""
     shm = Path("/dev/shm")  # noqa: S108 - looked at, not written to
     physical_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -318,7 +344,7 @@ def look(engine: str) -> list[Check]:
         judge_tool("g++", shutil.which("g++"), purpose=compiler),
         *look_at_libraries(),
     ]
-    return [*checks, look_at_torch(python)] if engine == "cpu" else checks
+    return [*checks, look_at_torch(python)] if ask_pip and engine == "cpu" else checks
 
 
 def render(checks: Sequence[Check]) -> str:
@@ -344,12 +370,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument(
-        "--install", action="store_true", help="as root on Debian, install missing system libraries"
+        "--install", action="store_true", help="as root on Debian, install missing system packages"
+    )
+    parser.add_argument(
+        "--tests", action="store_true", help="look only at what the tests need besides"
     )
     options = parser.parse_args(argv)
     if options.install:
-        install_libraries(look_at_libraries())
-    checks = look(options.engine)
+        install_packages(look_at_tests() if options.tests else look_at_libraries())
+    checks = look_at_tests() if options.tests else look(options.engine)
     blocked = any(check.level is Level.MISSING for check in checks)
     if options.json:
         print(

@@ -7,11 +7,15 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+CHECKOUT = Path(__file__).resolve().parent.parent
+
 
 class AgentSettings(BaseSettings):
     """One agent looks after one device. Every field is an environment variable `ROOFTUNE_<FIELD>`.
 
     Times end in `_s` (seconds); `start_timeout_s` None grows with the model's size.
+    `output_token_cap` limits the outputs of every load but that of static batching, which is about
+    their different lengths and has `static_output_cap`.
     `model_roots` is a colon-separated allow-list of folders.
     `service_pid` is the supervisor: processes below it are ours and no neighbours of a load point;
     `check_neighbours` off accepts load points whatever else the machine does.
@@ -23,6 +27,7 @@ class AgentSettings(BaseSettings):
     data_dir: Path = Path(".rooftune")
     engine_python: Path = Path(".venv-engine/bin/python")
     engine_launcher: Path | None = None
+    quantizer_python: Path = CHECKOUT / ".venv-quantizer" / "bin" / "python"
     host_name: str = Field(default_factory=socket.gethostname)
     device_name: str = "cpu0"
     device_kind: str = Field(default="cpu", pattern="^(cpu|cuda)$")
@@ -37,6 +42,7 @@ class AgentSettings(BaseSettings):
     microbench_s: float = Field(default=6.0, gt=0)
     facts_max_age_s: float = Field(default=86_400.0, gt=0)
     output_token_cap: int = Field(default=160, ge=1)
+    static_output_cap: int = Field(default=160, ge=1)
     default_output_tokens: int = Field(default=64, ge=1)
     mean_prompt_limit: float | None = Field(default=None, gt=0)
     check_neighbours: bool = True

@@ -1,49 +1,28 @@
 """`advance(study)`: take one study one step further. The study's row is the truth."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
 from advisor.errors import InvalidInput
-from advisor.recommender.evidence import StudyEvidence
+from advisor.measurement.records import LoadRole, QualityPass
+from advisor.recommender.evidence import StudyEvidence, TrialPlan
+from advisor.recommender.ladder import subset_size
 from advisor.recommender.planner import Finished, next_step, plan_preview
 from advisor.recommender.recommend import recommend
+from advisor.recommender.space import BASELINE
 from advisor.states import STUDY_OVER, TRIAL_OVER, StudyState, TrialState
-from advisor.traffic.columns import (
-    requests_from_parquet,
-    tokens_from_parquet,
-    tokens_to_parquet,
-)
-from advisor.traffic.sample import probe_subset
-from advisor.traffic.summary import summarise
-from advisor.traffic.tokens import token_columns
-from advisor.traffic.trace import Request, TokenColumns
-from db import engines, recommendations, studies, targets, trials, workloads
+from db import recommendations, studies, targets, trials
 from db.session import transaction
 from db.tables import StudyRow, TargetRow, TrialRow
-from db.tokenizer import chat_tokenizer
 from probes.device import machine_text
 from probes.lease import DeviceHold
-from probes.load.plan import ReplayRule
+from probes.samples import STATIC_ROLES, draw_samples
 from probes.targets import refuse_changed
-from probes.trial import Sample
 from probes.trial_run import TrialRun
 from probes.workplace import Workplace
 
-BLOCK_SIZES = {"cpu": 128, "cuda": 16}  # vLLM's default number of tokens in a KV block
-UNLIMITED_TOKENS = 1 << 30  # a model that names no limit: the engine has the last word
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """The upload of a study, and its tokens under the target's tokenizer."""
-
-    digest: str
-    requests: tuple[Request, ...]
-    tokens: TokenColumns
 
 
 class Advance:
@@ -108,89 +87,13 @@ class Advance:
         """Tokenise the upload once, see that something of it can be replayed, forecast."""
         target = self.target(study)
         refuse_changed(Path(str(target.model_path)), target.model_digest)
-        traffic = self.traffic(study, target)
         try:
-            self.sample(study, target, traffic)
+            draw_samples(self.place, study, target, largest=study.requests_per_point)
         except InvalidInput as error:
             self.move(StudyState.INFEASIBLE, error=str(error))
             return
         self.report(self.evidence())
         self.move(StudyState.PROBING)
-
-    def traffic(self, study: StudyRow, target: TargetRow) -> Traffic:
-        """The requests and their token columns, which are computed at the first call only."""
-        tokenizer = chat_tokenizer(target)
-        digests = (tokenizer.tokenizer_digest, tokenizer.template_digest)
-        with transaction(self.place.sessions) as session:
-            requests = tuple(
-                request
-                for body in workloads.chunks(session, study.workload_id)
-                for request in requests_from_parquet(body)
-            )
-            known = workloads.token_columns(session, study.workload_id, *digests)
-            digest = workloads.one(session, study.workload_id, None).digest
-        if known is not None:
-            tokens = tokens_from_parquet(known.body)
-            return Traffic(digest=digest, requests=requests, tokens=tokens)
-        self.place.event("study", self.study_id, "progress", {"phase": "tokenising"})
-        tokens = token_columns(requests, tokenizer)
-        summary = summarise(requests, tokens, block_size=self.block_size(study, target))
-        with transaction(self.place.sessions) as session:
-            workloads.put_token_columns(
-                session,
-                workload_id=study.workload_id,
-                tokenizer_digest=digests[0],
-                template_digest=digests[1],
-                summary=summary,
-                body=tokens_to_parquet(tokens),
-            )
-        return Traffic(digest=digest, requests=requests, tokens=tokens)
-
-    def block_size(self, study: StudyRow, target: TargetRow) -> int:
-        """Tokens in a KV block of the baseline."""
-        kind = target.device.kind if target.device else "cpu"
-        return study.baseline.levers.block_size or BLOCK_SIZES[kind]
-
-    def sample(self, study: StudyRow, target: TargetRow, traffic: Traffic) -> Sample:
-        """The subset of requests that all trials of the study share.
-
-        Raises `InvalidInput` when no request fits the model's length.
-        """
-        if target.shape is None:
-            raise InvalidInput("target", "was not inspected")
-        settings = self.place.settings
-        rule = ReplayRule(
-            cap_tokens=settings.output_token_cap,
-            default_tokens=min(settings.default_output_tokens, settings.output_token_cap),
-            fixed=True,
-            vocab_size=target.shape.vocab_size,
-            seed=study.seed,
-            tool_parser=target.functional.tool_call_parser is not None,
-        )
-        lengths = [_length(tokens) for tokens in traffic.tokens.outputs]
-        # What fits is decided with the limits that are sent, not with those of the upload.
-        sent = [
-            replace(request, max_tokens=rule.limit(request, length))
-            for request, length in zip(traffic.requests, lengths, strict=True)
-        ]
-        indexes = probe_subset(
-            sent,
-            traffic.tokens,
-            size=study.requests_per_point,
-            seed=study.seed,
-            max_prompt_tokens=(
-                target.functional.max_model_len
-                or target.shape.max_position_embeddings
-                or UNLIMITED_TOKENS
-            ),
-            mean_prompt_limit=settings.mean_prompt_limit,
-        )
-        return Sample(
-            workload_digest=traffic.digest,
-            requests=tuple(traffic.requests[i] for i in indexes),
-            output_tokens=tuple(lengths[i] for i in indexes),
-            rule=rule,
-        )
 
     # ----------------------------------------------------------------------------- probing
 
@@ -201,23 +104,43 @@ class Advance:
             self.move(StudyState.ANALYSING)
             return
         target = self.target(study)
-        sample = self.sample(study, target, self.traffic(study, target))
-        with transaction(self.place.sessions) as session:
-            engine = engines.one(session, target.engine_id)
+        evidence = self.evidence()
+        samples = draw_samples(
+            self.place,
+            study,
+            target,
+            largest=subset_size(evidence),
+            gangs=gang_requests(trial.plan),
+        )
+        if samples.not_held_out is not None and asks_held_out(trial.plan):
+            self.skip(trial, samples.not_held_out)
+            return
         run = TrialRun(
             place=self.place,
             hold=self.hold,
             study=study,
             trial=trial,
             target=target,
-            engine=engine,
-            sample=sample,
+            samples=samples,
+            reference=reference_answers(evidence),
             report=lambda share, running_s: self.report(
                 self.evidence(), key=trial.key, share=share, running_s=running_s
             ),
         )
         run.measure()
         self.report(self.evidence())
+
+    def skip(self, trial: TrialRow, reason: str) -> None:
+        """Leave out a trial that cannot be measured; the study goes on."""
+        with transaction(self.place.sessions) as session:
+            trials.transition(
+                session,
+                session.get_one(TrialRow, trial.id),
+                TrialState.SKIPPED,
+                actor=self.place.actor,
+                now=self.place.now(),
+                reason=reason,
+            )
 
     def next_trial(self) -> TrialRow | None:
         """The trial to run now, or None when the planner is finished."""
@@ -286,8 +209,23 @@ class Advance:
             )
 
 
-def _length(tokens: Sequence[int] | None) -> int | None:
-    return None if tokens is None else len(tokens)
+def asks_held_out(plan: TrialPlan) -> bool:
+    """Whether the trial needs requests that no other trial saw."""
+    return any(point.role is LoadRole.HELD_OUT for point in plan.points)
+
+
+def gang_requests(plan: TrialPlan) -> int:
+    """How many requests the trial wants for static batching and its control; 0 for none."""
+    wanted = [point.requests for point in plan.points if point.role in STATIC_ROLES]
+    return max(wanted, default=0)
+
+
+def reference_answers(evidence: StudyEvidence) -> QualityPass | None:
+    """The baseline's first quality pass; None while there is none."""
+    for trial in evidence.trials:
+        if trial.plan.key == BASELINE and trial.quality is not None:
+            return next(iter(trial.quality.passes), None)
+    return None
 
 
 def remaining_time_s(evidence: StudyEvidence, key: str | None, share: float) -> float:

@@ -1,20 +1,17 @@
 """Look at the model of a target: is it allowed, what is its shape, how does it tokenise."""
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from advisor.errors import InvalidInput, NotAllowed
-from advisor.llm import ModelShape, read_config
-from advisor.traffic.tokens import ChatTokenizer
+from advisor.llm import ModelShape
+from advisor.traffic.model_folder import ReadFile, read_folder
 from db.tokenizer import pack_tokenizer
 
 DEMO = "demo"
 MODEL_SUFFIXES = frozenset({".json", ".safetensors", ".jinja", ".txt", ".model"})
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 CHUNK_BYTES = 1 << 20
 
 
@@ -93,63 +90,24 @@ def inspect_model(folder: Path, *, chat_template: str | None) -> Inspection:
     Raises `InvalidInput` for a missing or broken file, `UnsupportedArchitecture` for a model
     whose arithmetic is not described.
     """
-    shape = read_config(_json_file(folder, "config.json"))
-    settings = _json_file(folder, "tokenizer_config.json")
-    tokenizer_file = folder / "tokenizer.json"
-    if not tokenizer_file.is_file():
-        raise InvalidInput("model", "the folder has no tokenizer.json (a fast tokenizer is needed)")
+    model = read_folder(_files_of(folder), chat_template=chat_template)
     if not any(file.suffix == ".safetensors" for file in model_files(folder)):
         raise InvalidInput("model", "the folder has no .safetensors weights")
-    special = special_tokens(settings)
-    template = chat_template or own_template(folder, settings)
-    tokenizer_json = tokenizer_file.read_bytes()
-    tokenizer = ChatTokenizer(tokenizer_json, template, special)
+    tokenizer = model.tokenizer()
     return Inspection(
         path=folder,
         digest=model_digest(folder),
-        shape=shape,
-        tokenizer=pack_tokenizer(tokenizer_json, special),
+        shape=model.shape,
+        tokenizer=pack_tokenizer(model.tokenizer_json, model.special),
         tokenizer_digest=tokenizer.tokenizer_digest,
-        chat_template=template,
+        chat_template=model.chat_template,
         template_digest=tokenizer.template_digest,
     )
 
 
-def _json_file(folder: Path, name: str) -> dict[str, Any]:
-    file = folder / name
-    if not file.is_file():
-        raise InvalidInput("model", f"the folder has no {name}")
-    try:
-        held = json.loads(file.read_bytes())
-    except ValueError:
-        raise InvalidInput("model", f"{name} is not valid JSON") from None
-    if not isinstance(held, dict):
-        raise InvalidInput("model", f"{name} is not a JSON object")
-    return held
+def _files_of(folder: Path) -> ReadFile:
+    def read(name: str) -> bytes | None:
+        file = folder / name
+        return file.read_bytes() if file.is_file() else None
 
-
-def special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Special tokens of a ``tokenizer_config.json``, written there as text or as an object."""
-    found: dict[str, str] = {}
-    for name in SPECIAL_TOKENS:
-        value = settings.get(name)
-        if isinstance(value, dict):
-            value = value.get("content")
-        if isinstance(value, str):
-            found[name] = value
-    return found
-
-
-def own_template(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The model's chat template: ``chat_template.jinja``, else the one in the tokenizer's config.
-
-    Of several named ones it is the one called "default"; None for a model without a template.
-    """
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text()
-    held = settings.get("chat_template")
-    if isinstance(held, list):
-        named = {item.get("name"): item.get("template") for item in held if isinstance(item, dict)}
-        held = named.get("default")
-    return held if isinstance(held, str) else None
+    return read

@@ -2,102 +2,69 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 
-from advisor.canonical import digest
 from advisor.errors import EngineFailed, InvalidInput
 from advisor.measurement.points import summarise_point
-from advisor.measurement.records import EngineCounters, HostLoad, LoadPoint, RequestRecord
+from advisor.measurement.records import (
+    EngineCounters,
+    HostLoad,
+    LoadPoint,
+    LoadRole,
+    QualityPass,
+    RequestRecord,
+)
 from advisor.recommender.evidence import PointPlan, TrialPlan
+from advisor.recommender.ladder import key_of, open_points
 from advisor.serving import EngineFacts
 from advisor.states import FailureKind
-from advisor.traffic.trace import Request
 from probes.host import HostWatch
-from probes.load.plan import ReplayRule, load_plan
+from probes.load.plan import load_plan
 from probes.load.records import records_to_parquet
 from probes.load.runner import run_load
+from probes.quality import QualityGivenUp, QualityWork, quality_pass
+from probes.samples import STATIC_ROLES, Sample, Samples
 from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import GaugeSampler, UnusableCounters, difference
 from probes.vllm.server import Spawned, StartPlan, StartProgress, start_engine
 
-WARM_TOKENS = 16
 WARM_REQUESTS_EAGER = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """The requests that every trial of a study replays, in the order in which they are sent.
-
-    `output_tokens[i]` is the tokenised length of the recorded answer of request i, None without.
-    """
-
-    workload_digest: str
-    requests: tuple[Request, ...]
-    output_tokens: tuple[int | None, ...]
-    rule: ReplayRule
-
-    def first(self, count: int) -> "Sample":
-        """The first `count` requests."""
-        return replace(
-            self, requests=self.requests[:count], output_tokens=self.output_tokens[:count]
-        )
-
-    def warming(self, count: int) -> "Sample":
-        """The `count` requests with the least text, each to generate one token more or so.
-
-        Sent at once they pass through every batch size from `count` to 1.
-        """
-        order = sorted(range(len(self.requests)), key=lambda i: _text_length(self.requests[i]))
-        chosen = order[:count]
-        limits = [2 + place * WARM_TOKENS // count for place in range(len(chosen))]
-        return replace(
-            self,
-            requests=tuple(
-                replace(self.requests[i], output_tokens=limit)
-                for i, limit in zip(chosen, limits, strict=True)
-            ),
-            output_tokens=tuple(limits),
-        )
-
-    @property
-    def digest(self) -> str:
-        """Names the load: the workload, the requests, and how many tokens each generates."""
-        limits = [
-            self.rule.limit(request, tokens)
-            for request, tokens in zip(self.requests, self.output_tokens, strict=True)
-        ]
-        indexes = [request.index for request in self.requests]
-        return digest({"workload": self.workload_digest, "indexes": indexes, "limits": limits})
-
-
-def _text_length(request: Request) -> int:
-    return len(request.messages or "") + len(request.prompt or "") + (request.prompt_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialWork:
     """A trial as the engine side needs it. `recorded` are its finished load points.
 
-    `ours` are the root processes whose work does not count as a neighbour's.
+    `quality` are the quality passes to make after them, None for no more. `ours` are the root
+    processes whose work does not count as a neighbour's.
     """
 
     plan: TrialPlan
     start: StartPlan
-    sample: Sample
+    samples: Samples
     recorded: tuple[LoadPoint, ...]
+    quality: QualityWork | None
     check_neighbours: bool
     ours: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialListener:
-    """Who is told what happens; each callback writes in a transaction of its own."""
+    """Who is told what happens; each callback writes in a transaction of its own.
+
+    `load` and `answered` get how many of how many requests are done: of a load point, of a quality
+    pass by its number. `quality_ended` gets why the quality passes were given up.
+    """
 
     spawned: Callable[[Spawned], None]
     starting: Callable[[StartProgress], None]
     ready: Callable[[EngineFacts], None]
     point: Callable[[LoadPoint, bytes], None]
     load: Callable[[PointPlan, int, int], None]
+    answered: Callable[[int, int, int], None]
+    quality: Callable[[QualityPass], None]
+    quality_ended: Callable[[str], None]
 
 
 def next_point(plan: TrialPlan, recorded: Sequence[LoadPoint]) -> PointPlan | None:
@@ -106,19 +73,17 @@ def next_point(plan: TrialPlan, recorded: Sequence[LoadPoint]) -> PointPlan | No
     A finished point is never planned again. Each planned point that was disturbed or did not
     reach its load gets one extra repeat with a number of its own; None when nothing is left.
     """
-    have = {(point.concurrency, point.repeat) for point in recorded}
-    for point in plan.points:
-        if (point.concurrency, point.repeat) not in have:
-            return point
-    planned = {(point.concurrency, point.repeat): point for point in plan.points}
-    for concurrency in dict.fromkeys(point.concurrency for point in plan.points):
-        mine = [point for point in recorded if point.concurrency == concurrency]
-        useless = [p for p in mine if (concurrency, p.repeat) in planned and not p.usable]
-        extras = [p for p in mine if (concurrency, p.repeat) not in planned]
+    missing = open_points(plan, recorded)
+    if missing:
+        return missing[0]
+    planned = {key_of(point): point for point in plan.points}
+    for load in dict.fromkeys((point.role, point.concurrency) for point in plan.points):
+        mine = [point for point in recorded if (point.role, point.concurrency) == load]
+        useless = [p for p in mine if key_of(p) in planned and not p.usable]
+        extras = [p for p in mine if key_of(p) not in planned]
         if len(extras) < len(useless):
             repeat = 1 + max(point.repeat for point in mine)
-            first = planned[concurrency, useless[0].repeat]
-            return PointPlan(concurrency=concurrency, repeat=repeat, requests=first.requests)
+            return replace(planned[key_of(useless[0])], repeat=repeat)
     return None
 
 
@@ -134,13 +99,50 @@ def run_trial(work: TrialWork, listener: TrialListener, cancelled: Event) -> str
         on_spawned=listener.spawned,
     ) as engine:
         listener.ready(engine.facts)
-        warm_up(engine, work, cancelled)
         recorded = list(work.recorded)
+        if next_point(work.plan, recorded) is not None:
+            warm_up(engine, work, cancelled)
         while (planned := next_point(work.plan, recorded)) is not None:
             point, records = measure(engine, work, planned, listener=listener, cancelled=cancelled)
             listener.point(point, records)
             recorded.append(point)
+        if work.quality is not None:
+            answer_prompts(engine, work.quality, listener, cancelled)
         return engine.read_log()
+
+
+def answer_prompts(
+    engine: RunningEngine, quality: QualityWork, listener: TrialListener, cancelled: Event
+) -> None:
+    """The quality passes that miss. One that cannot be had is given up: the loads count alone."""
+    finished = list(quality.finished)
+    try:
+        while len(finished) < quality.passes:
+            number = len(finished) + 1
+            engine.reset_prefix_cache()
+            found = quality_pass(
+                engine,
+                replace(quality, finished=tuple(finished)),
+                cancelled=cancelled,
+                on_progress=partial(listener.answered, number),
+            )
+            listener.quality(found)
+            finished.append(found)
+    except QualityGivenUp as error:
+        listener.quality_ended(str(error))
+    except EngineFailed as error:
+        if error.kind == FailureKind.CANCELLED:
+            raise
+        listener.quality_ended(error.kind)
+
+
+def replayed(samples: Samples, planned: PointPlan) -> Sample:
+    """What a load point sends; gangs, and the loop that they are compared with, are all full."""
+    sample = samples.of(planned.role).first(planned.requests)
+    if planned.role not in STATIC_ROLES:
+        return sample
+    count = len(sample.requests)
+    return sample.first(count - count % planned.concurrency or count)
 
 
 def warm_up(engine: RunningEngine, work: TrialWork, cancelled: Event) -> None:
@@ -152,7 +154,7 @@ def warm_up(engine: RunningEngine, work: TrialWork, cancelled: Event) -> None:
     largest = max(point.concurrency for point in work.plan.points)
     if config.functional.enforce_eager:
         largest = min(largest, WARM_REQUESTS_EAGER)
-    sample = work.sample.warming(min(largest, config.levers.max_num_seqs or largest))
+    sample = work.samples.probe.warming(min(largest, config.levers.max_num_seqs or largest))
     _load(engine, sample, len(sample.requests), cancelled=cancelled, on_progress=None)
 
 
@@ -165,7 +167,7 @@ def measure(
     cancelled: Event,
 ) -> tuple[LoadPoint, bytes]:
     """One load point from an empty prefix cache, and its per-request records as Parquet."""
-    sample = work.sample.first(planned.requests)
+    sample = replayed(work.samples, planned)
     watch = HostWatch(ours=lambda: work.ours, tokens=(engine.token,))
     try:
         engine.reset_prefix_cache()
@@ -176,6 +178,7 @@ def measure(
                 engine,
                 sample,
                 planned.concurrency,
+                gang=planned.role is LoadRole.STATIC,
                 cancelled=cancelled,
                 on_progress=lambda done, total: listener.load(planned, done, total),
             )
@@ -194,6 +197,7 @@ def _load(
     sample: Sample,
     concurrency: int,
     *,
+    gang: bool = False,
     cancelled: Event,
     on_progress: Callable[[int, int], None] | None,
 ) -> list[RequestRecord]:
@@ -205,6 +209,7 @@ def _load(
         concurrency=concurrency,
         rule=sample.rule,
         output_tokens=sample.output_tokens,
+        gang=gang,
     )
     return run_load(plan, on_progress=on_progress, cancelled=cancelled)
 
@@ -223,6 +228,7 @@ def _summary(
         return summarise_point(
             concurrency=planned.concurrency,
             repeat=planned.repeat,
+            role=planned.role,
             subset_digest=sample.digest,
             records=records,
             counters=counters,

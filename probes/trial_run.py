@@ -1,24 +1,31 @@
 """One trial in the database: its engine run, its load points, how it ended."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
 from advisor.errors import EngineFailed, InvalidInput, StateConflict
-from advisor.measurement.records import LoadPoint
+from advisor.measurement.records import LoadPoint, QualityPass
 from advisor.recommender.evidence import PointPlan
+from advisor.recommender.ladder import open_points
+from advisor.recommender.space import BASELINE
 from advisor.serving import EngineFacts
 from advisor.states import FailureKind, RunState, TrialState
-from db import devices, runs, trials
+from db import devices, engines, runs, trials
 from db.session import transaction
-from db.tables import EngineRow, EngineRunRow, StudyRow, TargetRow, TrialRow
+from db.tables import EngineRunRow, StudyRow, TargetRow, TrialRow
 from probes.engine_log import packed_log
 from probes.lease import DeviceHold
-from probes.trial import Sample, TrialListener, TrialWork, next_point, run_trial
+from probes.quality import QualityWork, quality_sample
+from probes.quantizer import Checkpoint, checkpoint_for
+from probes.samples import Samples, calibration_of
+from probes.trial import TrialListener, TrialWork, next_point, run_trial
 from probes.vllm.server import Spawned, StartProgress
-from probes.workplace import Workplace
+from probes.workplace import Workplace, weight_file_bytes
 
 MAX_ATTEMPTS = 2
 # Failures of a running engine, or of the port it wanted: another start may go better. A setting or
@@ -32,6 +39,7 @@ PASSING = frozenset(
     }
 )
 REPORT_EVERY_S = 2.0
+LOG = logging.getLogger(__name__)
 
 
 class TrialRun:
@@ -45,34 +53,39 @@ class TrialRun:
         study: StudyRow,
         trial: TrialRow,
         target: TargetRow,
-        engine: EngineRow,
-        sample: Sample,
+        samples: Samples,
+        reference: QualityPass | None,
         report: Callable[[float, float], None],
     ) -> None:
         self.place = place
         self.hold = hold
         self.study = study
         self.trial = trial
+        self.target = target
         self.report = report
         self.began_s = time.monotonic()
         self.reported_s = 0.0
         with transaction(place.sessions) as session:
             points = trials.points(session, study.id).get(trial.id, [])
+            engine = engines.one(session, target.engine_id)
         settings = place.settings
         self.work = TrialWork(
             plan=trial.plan,
             start=place.start_plan(engine, trial.plan.config, model_path=str(target.model_path)),
-            sample=sample,
+            samples=samples,
             recorded=tuple(row.point for row in points),
+            quality=quality_work(trial, samples, reference),
             check_neighbours=settings.check_neighbours,
             ours=(os.getpid(), *([settings.service_pid] if settings.service_pid else [])),
         )
-        self.done = len(self.work.recorded)
+        self.points = list(self.work.recorded)
+        self.passes = 0 if self.work.quality is None else self.work.quality.missing
+        self.checkpoint: Checkpoint | None = None
         self.run: EngineRunRow | None = None
 
     def measure(self) -> None:
         """Run the trial and record how it ended. A lost lease records nothing."""
-        if next_point(self.work.plan, self.work.recorded) is None:
+        if next_point(self.work.plan, self.points) is None and not self.passes:
             self._resumed_complete()
             return
         self.run = self._begin()
@@ -82,8 +95,12 @@ class TrialRun:
             ready=self._ready,
             point=self._point,
             load=self._load,
+            answered=self._answered,
+            quality=self._quality,
+            quality_ended=self._quality_ended,
         )
         try:
+            self._fetch_checkpoint()
             run_trial(self.work, listener, self.hold.interruption.event)
         except (EngineFailed, InvalidInput) as error:
             self._failed(as_engine_failure(error))
@@ -98,6 +115,33 @@ class TrialRun:
                 trials.transition(
                     session, trial, wanted, actor=self.place.actor, now=self.place.now()
                 )
+
+    def _fetch_checkpoint(self) -> None:
+        """Serve the quantized weights where the configuration asks for them."""
+        quantization = self.trial.plan.config.levers.quantization
+        if quantization is None:
+            return
+        self.checkpoint = checkpoint_for(
+            self.place,
+            target=self.target,
+            quantization=quantization,
+            workload_digest=self.work.samples.probe.workload_digest,
+            calibration=calibration_of(self.place, self.study, self.target),
+            seed=self.study.seed,
+            cancelled=self.hold.interruption.event,
+            on_progress=self._quantizing,
+        )
+        start = replace(
+            self.work.start,
+            model_path=str(self.checkpoint.path),
+            model_bytes=weight_file_bytes(self.checkpoint.path),
+        )
+        self.work = replace(self.work, start=start)
+
+    def _quantizing(self, phase: str, elapsed_s: float | None) -> None:
+        if self._due():
+            shown_s = None if elapsed_s is None else round(elapsed_s, 1)
+            self._tell("starting", {"phase": phase, "elapsed_s": shown_s})
 
     def _begin(self) -> EngineRunRow:
         with transaction(self.place.sessions) as session:
@@ -127,6 +171,8 @@ class TrialRun:
             self._tell("starting", {"phase": progress.phase, "elapsed_s": elapsed_s})
 
     def _ready(self, facts: EngineFacts) -> None:
+        if self.checkpoint is not None:
+            facts = replace(facts, checkpoint_digest=self.checkpoint.digest)
         with transaction(self.place.sessions) as session:
             runs.ready(session, self._run(session), facts, now=self.place.now())
         self._tell("ready", {"start_s": facts.start_s})
@@ -141,13 +187,14 @@ class TrialRun:
                 records=records,
                 now=self.place.now(),
             )
-        self.done += 1
+        self.points.append(point)
         self.report(self._share(0.0), self._running_s())
 
     def _load(self, planned: PointPlan, done: int, total: int) -> None:
         if not self._due():
             return
         body = {
+            "role": planned.role.value,
             "concurrency": planned.concurrency,
             "repeat": planned.repeat,
             "done": done,
@@ -156,9 +203,36 @@ class TrialRun:
         self._tell("load", body)
         self.report(self._share(done / total), self._running_s())
 
+    def _answered(self, number: int, done: int, total: int) -> None:
+        if not self._due():
+            return
+        self._tell("quality", {"pass": number, "done": done, "total": total})
+        self.report(self._share(done / total), self._running_s())
+
+    def _quality(self, passed: QualityPass) -> None:
+        with transaction(self.place.sessions) as session:
+            trials.record_quality(
+                session, trial=self._trial_row(session), run=self._run(session), passed=passed
+            )
+        self.passes -= 1
+        self.report(self._share(0.0), self._running_s())
+
+    def _quality_ended(self, reason: str) -> None:
+        LOG.warning("study %s: no quality of %s: %s", self.study.id, self.trial.key, reason)
+        self._tell("quality", {"given_up": reason})
+
     def _share(self, part: float) -> float:
-        """Share of the trial that is done, `part` of the running point included."""
-        return min(1.0, (self.done + part) / len(self.work.plan.points))
+        """Share of the trial that is done, `part` of the running point or pass included.
+
+        A quality pass counts as one point; a load that the early stop left out does not count.
+        """
+        done = len(self.points) + self._passes_done()
+        left = len(open_points(self.work.plan, self.points)) + self.passes
+        return min(1.0, (done + part) / max(1, done + left))
+
+    def _passes_done(self) -> int:
+        quality = self.work.quality
+        return 0 if quality is None else quality.passes - self.passes
 
     def _running_s(self) -> float:
         return time.monotonic() - self.began_s
@@ -231,6 +305,29 @@ class TrialRun:
         if self.run is None:
             raise StateConflict("engine run", "not begun", "recorded")
         return session.get_one(EngineRunRow, self.run.id)
+
+
+def quality_work(
+    trial: TrialRow, samples: Samples, reference: QualityPass | None
+) -> QualityWork | None:
+    """The quality passes that the trial still needs, or None.
+
+    `reference` is the baseline's first pass; without it there is nothing that a variant could be
+    compared with.
+    """
+    plan = trial.plan.quality
+    finished = () if trial.quality is None else trial.quality.passes
+    if plan is None or len(finished) >= plan.passes:
+        return None
+    if reference is None and trial.key != BASELINE:
+        LOG.warning("no quality of %s: the baseline has no reference", trial.key)
+        return None
+    return QualityWork(
+        sample=quality_sample(samples.probe, plan),
+        passes=plan.passes,
+        finished=finished,
+        reference=reference,
+    )
 
 
 def as_engine_failure(error: EngineFailed | InvalidInput) -> EngineFailed:

@@ -9,8 +9,12 @@ SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` rewrites golden files and fails, so that a stale one cannot pass."""
+    """`--update-golden` rewrites golden files and fails, so that a stale one cannot pass.
+
+    `--screenshots` names a folder for the pictures that the browser test takes.
+    """
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files, then fail")
+    parser.addoption("--screenshots", metavar="FOLDER", help="keep the pages' pictures there")
 
 
 @pytest.fixture(scope="session")

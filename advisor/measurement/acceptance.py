@@ -40,8 +40,11 @@ def _survival(counters: EngineCounters) -> tuple[Estimate, ...]:
     return tuple(wilson(accepted, counters.drafts) for accepted in counters.accepted_per_position)
 
 
-def wilson(successes: int, trials: int) -> Estimate:
-    """A measured share with Wilson's 95 % score interval (Wilson, 1927)."""
+def wilson(successes: float, trials: float) -> Estimate:
+    """A measured share with Wilson's 95 % score interval (Wilson, 1927).
+
+    Not whole numbers are effective counts: of samples that are not independent.
+    """
     if not 0 <= successes <= trials or trials == 0:
         raise InvalidInput("share", f"{successes} of {trials}")
     share, z2 = successes / trials, _Z95**2

@@ -13,10 +13,12 @@ from advisor.estimate import Estimate, Source
 from advisor.measurement.acceptance import figures
 from advisor.measurement.latency import quantiles
 from advisor.measurement.records import (
+    AcceptanceFigures,
     ClassFigures,
     EngineCounters,
     HostLoad,
     LoadPoint,
+    LoadRole,
     Outcome,
     RequestRecord,
 )
@@ -37,19 +39,22 @@ def summarise_point(
     counters: EngineCounters,
     host: HostLoad,
     num_speculative_tokens: int | None,
+    role: LoadRole = LoadRole.PROBE,
 ) -> LoadPoint:
-    """The figures of one closed-loop load point.
+    """The figures of one load point: a closed loop, or gangs for `LoadRole.STATIC`.
 
     Failures enter no latency and no throughput, but make the point unusable (case S-07), as do
-    a load that was not reached (S-24), neighbours, and successes without a token count. A point
-    without records raises `InvalidInput`.
+    a load that was not reached (S-24), neighbours, and successes without a token count. Gangs wait
+    for their longest answer, so that they are meant to keep fewer in flight. A point without
+    records raises `InvalidInput`.
     """
     if not records:
         raise InvalidInput("records", "a load point has at least one request")
     good = [record for record in records if record.outcome is Outcome.OK]
     span_s = _span_s(good or records)
     output_tokens = sum(record.output_tokens or 0 for record in good)
-    flaws = _flaws(records, good, concurrency, host)
+    loaded = None if role is LoadRole.STATIC else _loaded(records, concurrency)
+    flaws = _flaws(records, good, concurrency=concurrency, loaded=loaded, host=host)
     remarks = _remarks(counters)
     return LoadPoint(
         concurrency=concurrency,
@@ -68,11 +73,7 @@ def summarise_point(
         tpot_s=quantiles([record.tpot_s for record in good]),
         e2e_s=quantiles([record.e2e_s for record in good]),
         classes=_classes(good),
-        acceptance=(
-            None
-            if num_speculative_tokens is None
-            else figures(counters, num_speculative_tokens=num_speculative_tokens)
-        ),
+        acceptance=_acceptance(counters, num_speculative_tokens),
         tokens_per_engine_step=_tokens_per_engine_step(counters),
         prefix_hit_share=prefix_hit_share(counters),
         in_flight_mean=_in_flight(records),
@@ -80,7 +81,23 @@ def summarise_point(
         host=host,
         usable=not flaws,
         flaws=(*flaws, *remarks),
+        role=role,
+        longest_output_tokens=_longest(good),
     )
+
+
+def _acceptance(
+    counters: EngineCounters, num_speculative_tokens: int | None
+) -> AcceptanceFigures | None:
+    if num_speculative_tokens is None:
+        return None
+    return figures(counters, num_speculative_tokens=num_speculative_tokens)
+
+
+def _longest(good: Sequence[RequestRecord]) -> int | None:
+    """Tokens of the longest answer; None where no success has a count."""
+    known = [record.output_tokens for record in good if record.output_tokens is not None]
+    return max(known, default=None)
 
 
 def prefix_hit_share(counters: EngineCounters) -> float | None:
@@ -134,16 +151,18 @@ def _loaded(records: Sequence[RequestRecord], concurrency: int) -> float:
 def _flaws(
     records: Sequence[RequestRecord],
     good: Sequence[RequestRecord],
+    *,
     concurrency: int,
+    loaded: float | None,
     host: HostLoad,
 ) -> tuple[str, ...]:
+    """`loaded` is the mean number in flight where a closed loop was to keep `concurrency`."""
     failed = len(records) - len(good)
     flaws = [f"{failed} of {len(records)} requests failed"] if failed else []
     uncounted = sum(record.output_tokens is None for record in good)
     if uncounted:
         flaws.append(f"{uncounted} of {len(good)} successes without a token count")
-    loaded = _loaded(records, concurrency)
-    if not load_reached(loaded, concurrency):
+    if loaded is not None and not load_reached(loaded, concurrency):
         flaws.append(f"load not reached: {loaded:.1f} of {concurrency} requests in flight")
     if host.disturbed:
         flaws.append("disturbed by neighbours")

@@ -9,6 +9,20 @@ from advisor.estimate import Estimate
 from advisor.traffic.trace import Quantiles
 
 
+class LoadRole(StrEnum):
+    """What a load point is for, and so which requests it replays and how it submits them.
+
+    PROBE: the study's subset in a closed loop; verdicts and ranking use only these. HELD_OUT: a
+    closed loop over requests that no other point saw. STATIC: gangs of `concurrency` requests,
+    each gang submitted at once and waited for; CONTROL: a closed loop over the requests of STATIC.
+    """
+
+    PROBE = "probe"
+    HELD_OUT = "held out"
+    STATIC = "static"
+    CONTROL = "control"
+
+
 class Outcome(StrEnum):
     OK = "ok"
     FAILED = "failed"
@@ -139,6 +153,7 @@ class LoadPoint:
     `throughput_tokens_per_s` counts output tokens of successful requests over the point's span
     (first send to last end). `in_flight_mean` is the time-weighted number of requests in flight:
     a closed loop that did not reach its concurrency is not usable (case S-24).
+    `longest_output_tokens` is the longest answer of a success.
     `usable` is False when the point is disturbed, failed or did not reach its load; `flaws` say
     why.
     """
@@ -167,3 +182,35 @@ class LoadPoint:
     host: HostLoad
     usable: bool
     flaws: tuple[str, ...] = field(default=())
+    role: LoadRole = LoadRole.PROBE
+    longest_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityAnswer:
+    """One prompt under one engine, as token ids of the engine.
+
+    `greedy` is its own continuation at temperature 0. `forced` is its most likely token at each
+    position of the reference's continuation (teacher forcing, handbook 7.3), None where no
+    reference was given or the engine did not say.
+    """
+
+    request_id: str
+    label: str | None
+    greedy: tuple[int, ...]
+    forced: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityPass:
+    """Answers of one engine to the quality prompts; `subset_digest` names prompts and lengths."""
+
+    subset_digest: str
+    answers: tuple[QualityAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRecord:
+    """Finished passes of one trial. Token ids are the user's text: never log or show them."""
+
+    passes: tuple[QualityPass, ...] = field(default=(), repr=False)

@@ -15,7 +15,7 @@ from advisor.measurement.noise import (
     NoisePrior,
     fit_noise,
 )
-from advisor.measurement.records import LoadPoint
+from advisor.measurement.records import LoadPoint, LoadRole
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
 from advisor.recommender.recommendation import NoiseFloor
 
@@ -82,7 +82,7 @@ class Arms:
         """Log ratio of the baseline's last start over its first; None with fewer than two."""
         subset = self._subset(self.baseline, concurrency)
         starts = self.starts.get((self.baseline, concurrency, subset or ""), ())
-        return None if len(starts) <= 1 else _log_mean(starts[-1]) - _log_mean(starts[0])
+        return None if len(starts) <= 1 else log_mean(starts[-1]) - log_mean(starts[0])
 
     def figure(self, config_hash: str, concurrency: int) -> Estimate | None:
         """Geometric mean of the repeats with its interval.
@@ -99,9 +99,9 @@ class Arms:
             ratio = self.ratio(config_hash, concurrency)
             if ratio is not None:
                 whole = self._on(self.baseline, concurrency, base)
-                scale = _log_mean(whole) + math.log(ratio.value) - _log_mean(values)
+                scale = log_mean(whole) + math.log(ratio.value) - log_mean(values)
         half = self.noise.half_width(len(values))
-        return _interval(_log_mean(values) + scale, half, self._basis(values))
+        return interval(log_mean(values) + scale, half, self._basis(values))
 
     def ratio(self, config_hash: str, concurrency: int) -> Estimate | None:
         """Configuration over baseline; the drift between baseline starts widens the interval."""
@@ -117,7 +117,7 @@ class Arms:
         sizes = self.subsets[concurrency]
         few = "" if sizes[subset] == max(sizes.values()) else f" of only {sizes[subset]} requests"
         counts = f"{len(after)} against {len(before)} points{few}, {BASIS}"
-        return _interval(_log_mean(after) - _log_mean(before), half, counts)
+        return interval(log_mean(after) - log_mean(before), half, counts)
 
     def _on(self, config_hash: str, concurrency: int, subset: str) -> tuple[float, ...]:
         return tuple(itertools.chain(*self.starts.get((config_hash, concurrency, subset), ())))
@@ -137,11 +137,13 @@ class Arms:
         return f"{count} point{'s' if count > 1 else ''}, {BASIS}"
 
 
-def _log_mean(values: Sequence[float]) -> float:
+def log_mean(values: Sequence[float]) -> float:
+    """Mean of the logarithms of positive values."""
     return sum(math.log(value) for value in values) / len(values)
 
 
-def _interval(log_value: float, half: float, basis: str) -> Estimate:
+def interval(log_value: float, half: float, basis: str) -> Estimate:
+    """A measured figure from its logarithm and half of the interval of that."""
     return Estimate(
         value=math.exp(log_value),
         low=math.exp(log_value - half),
@@ -151,11 +153,42 @@ def _interval(log_value: float, half: float, basis: str) -> Estimate:
     )
 
 
-def objective_arms(evidence: StudyEvidence) -> Arms:
+def objective_figure(evidence: StudyEvidence) -> Figure:
     """What the goal wants more of: tokens/s, or short waiting."""
-    if evidence.goal.objective is Objective.THROUGHPUT:
-        return arms_of(evidence, throughput, THROUGHPUT_PRIOR)
-    return arms_of(evidence, swiftness, THROUGHPUT_PRIOR)
+    return throughput if evidence.goal.objective is Objective.THROUGHPUT else swiftness
+
+
+def objective_arms(evidence: StudyEvidence) -> Arms:
+    """The goal's objective."""
+    return arms_of(evidence, objective_figure(evidence), THROUGHPUT_PRIOR)
+
+
+def matched_ratio(
+    before: Sequence[LoadPoint], after: Sequence[LoadPoint], figure: Figure, noise: NoiseFit
+) -> Estimate | None:
+    """`after` over `before` on the requests that both replayed, the larger set where several are.
+
+    None where they share none with a figure.
+    """
+    sizes = {point.subset_digest: point.requests for point in (*before, *after)}
+    for subset in sorted(sizes, key=lambda digest: (-sizes[digest], digest)):
+        sides = [
+            [
+                value
+                for point in points
+                if point.subset_digest == subset and (value := figure(point)) is not None
+            ]
+            for points in (before, after)
+        ]
+        if all(sides):
+            half = noise.half_width(len(sides[0]), len(sides[1]))
+            return interval(
+                log_mean(sides[1]) - log_mean(sides[0]),
+                half,
+                f"{len(sides[1])} against {len(sides[0])} points of {sizes[subset]} requests,"
+                f" {BASIS}",
+            )
+    return None
 
 
 def throughput_arms(evidence: StudyEvidence) -> Arms:
@@ -203,11 +236,13 @@ def arms_of(evidence: StudyEvidence, figure: Figure, prior: NoisePrior) -> Arms:
     )
 
 
-def usable_points(evidence: StudyEvidence) -> Iterator[tuple[TrialEvidence, LoadPoint]]:
-    """Points that may be compared, with their trial."""
+def usable_points(
+    evidence: StudyEvidence, role: LoadRole = LoadRole.PROBE
+) -> Iterator[tuple[TrialEvidence, LoadPoint]]:
+    """Points of one role that may be compared, with their trial."""
     for trial in evidence.trials:
         for point in trial.points:
-            if point.usable:
+            if point.usable and point.role is role:
                 yield trial, point
 
 

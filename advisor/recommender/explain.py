@@ -23,16 +23,17 @@ def sentence(
     *,
     objective: Objective,
     idle: str | None = None,
+    quality: str | None = None,
 ) -> str:
     """The verdict on a technique; `effects` begin with the one at the goal's load.
 
     `idle` says that the technique did nothing although it was on, and takes the place of its
-    usual reason.
+    usual reason. `quality` says what it does to the answers.
     """
     first, others = effects[0], effects[1:]
     why_not = idle or technique.why_not
     parts = [f"{technique.title} {_claim(technique, first, objective, why_not=why_not)}"]
-    parts += [text for text in map(_elsewhere, others) if text]
+    parts += [text for text in (*map(_elsewhere, others), quality) if text]
     return "; ".join(parts) + "."
 
 

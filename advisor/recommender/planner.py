@@ -3,8 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from advisor.recommender.confirmation import (
+    CONFIRMATION,
+    FINALIST,
+    FIRST,
+    again_trials,
+    broken_off,
+    confirmation_trials,
+    finalist,
+)
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
-from advisor.recommender.screening import asked_for
+from advisor.recommender.screening import NEUTRAL_BAND, asked_for
 from advisor.recommender.space import (
     ANCHOR,
     BASELINE,
@@ -13,12 +22,16 @@ from advisor.recommender.space import (
     baseline_trial,
     combination_trial,
     missing_points,
+    missing_quality,
     resumed,
     technique_trial,
 )
+from advisor.serving import ServingConfig
 from advisor.states import TRIAL_OVER
 from advisor.techniques import TECHNIQUES, Technique
 from advisor.units import seconds_text
+
+_CLOSING = (*CONFIRMATION, ANCHOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +46,9 @@ def next_step(
 ) -> TrialPlan | Finished:
     """The next trial, or an interrupted one with the points that miss, or the end.
 
-    Baseline, one trial per technique, the combination of what improved, and, if the budget leaves
-    room, the baseline once more: the noise between starts is assumed where that is not measured.
+    Baseline, one trial per technique, the combination of what improved, second starts of what is
+    undecided; and at the end the finalist against the baseline on held-out requests, or the
+    baseline once more: the noise between starts is assumed where that is not measured.
     """
     opened = next((trial for trial in evidence.trials if _open(trial)), None)
     if opened is not None:
@@ -45,42 +59,22 @@ def next_step(
         return baseline_trial(evidence, asked)
     if not baseline.points:
         return Finished(reason=f"the baseline was not measured: {_failure(baseline)}")
-    return _after_baseline(evidence, asked)
-
-
-def _after_baseline(
-    evidence: StudyEvidence, techniques: tuple[Technique, ...]
-) -> TrialPlan | Finished:
-    if _find(evidence, ANCHOR) is None:
-        wanted = next(_wanted(evidence, techniques), None)
-        if wanted and wanted.expected_s <= _left_s(evidence):
-            return wanted
-        anchor = anchor_trial(evidence, techniques)
-        if anchor.expected_s <= _left_s(evidence) and _varied(evidence):
-            return anchor
-    return Finished(reason=_ending(evidence, techniques))
+    step = next(_affordable(evidence, asked), None)
+    return step or Finished(reason=_ending(evidence, asked))
 
 
 def plan_preview(
     evidence: StudyEvidence, *, techniques: tuple[Technique, ...] = TECHNIQUES
 ) -> tuple[TrialPlan, ...]:
-    """The trials still to come within the budget, in order, as far as results cannot change it."""
+    """The trials still to come within the budget, in order, as far as can be said now.
+
+    Which configuration will be the finalist follows from the measurements, else the forecast.
+    """
     asked = asked_for(evidence, techniques)
     coming = [resumed(evidence, trial) for trial in evidence.trials if _open(trial)]
     if _find(evidence, BASELINE) is None:
         coming.append(baseline_trial(evidence, asked))
-    if _find(evidence, ANCHOR) is not None:
-        return tuple(coming)
-    anchor = anchor_trial(evidence, asked)
-    left_s = _left_s(evidence) - sum(trial.expected_s for trial in coming)
-    for trial in _wanted(evidence, asked):
-        if trial.expected_s > left_s:
-            break
-        coming.append(trial)
-        left_s -= trial.expected_s
-    if anchor.expected_s <= left_s:
-        coming.append(anchor)
-    return tuple(coming)
+    return (*coming, *_affordable(evidence, asked, tuple(coming)))
 
 
 def unmeasured(
@@ -91,24 +85,103 @@ def unmeasured(
     return tuple(trial.title for trial in _wanted(evidence, asked))
 
 
+def _affordable(
+    evidence: StudyEvidence,
+    techniques: tuple[Technique, ...],
+    coming: tuple[TrialPlan, ...] = (),
+) -> Iterator[TrialPlan]:
+    """Trials not begun that fit into what the trials `coming` first leave of the budget.
+
+    A technique that is too slow for what is left does not keep the next one from its trial.
+    """
+    left_s = evidence.budget_s - evidence.spent_s - sum(trial.expected_s for trial in coming)
+    tried = list(coming)
+    closing_begun = any(_find(evidence, key) for key in _CLOSING)
+    for trial in () if closing_begun else _wanted(evidence, techniques):
+        if trial.expected_s > left_s:
+            continue
+        yield trial
+        tried.append(trial)
+        left_s -= trial.expected_s
+    closing = _closing(evidence, techniques, tried, left_s)
+    closing_s = sum(trial.expected_s for trial in closing)
+    for trial in () if closing_begun else again_trials(evidence, techniques):
+        if trial.expected_s + closing_s > left_s:
+            break
+        yield trial
+        left_s -= trial.expected_s
+    for trial in closing:
+        if trial.expected_s > left_s:
+            break
+        yield trial
+        left_s -= trial.expected_s
+
+
 def _wanted(evidence: StudyEvidence, techniques: Sequence[Technique]) -> Iterator[TrialPlan]:
-    """Trials that have not been begun, without baseline and anchor."""
+    """Trials that have not been begun: one per variant, then the combination."""
     begun = {trial.plan.key for trial in evidence.trials}
-    waiting = [technique for technique in techniques if technique.key not in begun]
-    plans = (technique_trial(evidence, technique) for technique in waiting)
-    last = None
-    for plan in plans:
-        if plan is not None:
-            last = plan
+    known = {trial.plan.config.hash for trial in evidence.trials if trial.plan.technique}
+    waiting = False
+    for technique in techniques:
+        plan = None if technique.key in begun else technique_trial(evidence, technique)
+        if plan is not None and plan.config.hash not in known:
+            known.add(plan.config.hash)
+            waiting = True
             yield plan
-    if last is None and COMBINATION not in begun:
-        combination = combination_trial(evidence, techniques)
-        if combination is not None:
-            yield combination
+    if waiting or COMBINATION in begun:
+        return
+    combination = combination_trial(evidence, techniques)
+    if combination is not None:
+        yield combination
+
+
+def _closing(
+    evidence: StudyEvidence,
+    techniques: tuple[Technique, ...],
+    coming: Sequence[TrialPlan],
+    left_s: float,
+) -> tuple[TrialPlan, ...]:
+    """The end of the study: the confirmation where it fits as a whole, else the anchor."""
+    if _find(evidence, ANCHOR) is not None:
+        return ()
+    first = _find(evidence, FIRST)
+    config = _finalist(evidence, techniques, coming)
+    if evidence.options.confirm and config is not None and broken_off(evidence) is None:
+        trials = confirmation_trials(evidence, config)
+        rest = tuple(trial for trial in trials if _find(evidence, trial.key) is None)
+        if first is not None or sum(trial.expected_s for trial in rest) <= left_s:
+            return rest
+    varied = any(plan.config != evidence.baseline for plan in coming) or _varied(evidence)
+    if varied and (first is None or not first.points):
+        return (anchor_trial(evidence, techniques),)
+    return ()
+
+
+def _finalist(
+    evidence: StudyEvidence, techniques: tuple[Technique, ...], coming: Sequence[TrialPlan]
+) -> ServingConfig | None:
+    """The configuration to confirm: fixed once begun, measured, or expected of trials to come."""
+    begun = _find(evidence, FINALIST)
+    if begun is not None:
+        return begun.plan.config
+    best = finalist(evidence, techniques)
+    if best is not None:
+        return best.config
+    goal = evidence.goal.concurrency
+    rates = {plan.config: dict(plan.predicted).get(goal) for plan in coming}
+    baseline = _find(evidence, BASELINE)
+    known = dict(baseline.plan.predicted).get(goal) if baseline else rates.get(evidence.baseline)
+    if known is None:
+        return None
+    gains = {config: rate.value / known.value for config, rate in rates.items() if rate}
+    likely = max(gains, key=lambda config: gains[config], default=None)
+    return likely if likely is not None and gains[likely] > 1 + NEUTRAL_BAND else None
 
 
 def _open(trial: TrialEvidence) -> bool:
-    return trial.state not in TRIAL_OVER and bool(missing_points(trial))
+    if trial.state in TRIAL_OVER:
+        return False
+    return bool(missing_points(trial)) or missing_quality(trial) is not None
 
 
 def _find(evidence: StudyEvidence, key: str) -> TrialEvidence | None:
@@ -118,10 +191,6 @@ def _find(evidence: StudyEvidence, key: str) -> TrialEvidence | None:
 def _varied(evidence: StudyEvidence) -> bool:
     """Whether anything was measured that the baseline must be compared with."""
     return any(trial.points and trial.plan.config != evidence.baseline for trial in evidence.trials)
-
-
-def _left_s(evidence: StudyEvidence) -> float:
-    return evidence.budget_s - evidence.spent_s
 
 
 def _failure(trial: TrialEvidence) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from advisor.canonical import as_json, canonical_bytes
 from advisor.estimate import Estimate, Source
+from advisor.measurement.records import LoadRole
 from advisor.recommender.arms import (
     objective_arms,
     throughput_arms,
@@ -17,6 +18,7 @@ from advisor.recommender.arms import (
     ttft_arms,
 )
 from advisor.recommender.evidence import StudyEvidence, TrialPlan
+from advisor.recommender.quality import spoiled
 from advisor.recommender.recommendation import RankedConfig
 from advisor.recommender.screening import predicted_throughput
 from advisor.recommender.space import BASELINE, combination_trial, improvements
@@ -36,6 +38,7 @@ class Candidate:
     `score` orders candidates, more is better: the measured figure of the objective, for an
     unmeasured configuration its pessimistic end. `points` counts measured points, 0: predicted.
     `excess` is how far the worst limit of the goal is missed, as a share of it; 0: all kept.
+    `spoiled` says why its answers are below the goal's floor.
     """
 
     config: ServingConfig
@@ -47,11 +50,12 @@ class Candidate:
     ttft_p95_s: Estimate | None
     tpot_p95_s: Estimate | None
     excess: float
+    spoiled: str | None = None
 
     @property
     def feasible(self) -> bool:
-        """Whether every limit of the goal is kept."""
-        return self.excess <= 0
+        """Whether every limit of the goal and its floor for the answers are kept."""
+        return self.excess <= 0 and self.spoiled is None
 
     @property
     def overrides(self) -> int:
@@ -80,7 +84,7 @@ def ranked(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[
                 and _tied(better, candidate, arms.noise.half_width)
                 for better in ordered[: rank - 1]
             ),
-            why_not=broken_limits(evidence, candidate.ttft_p95_s, candidate.tpot_p95_s),
+            why_not=why_not(evidence, candidate),
         )
         for rank, candidate in enumerate(ordered, 1)
     )
@@ -109,6 +113,7 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
             ttft_p95_s=limits[0],
             tpot_p95_s=limits[1],
             excess=_excess(evidence, *limits),
+            spoiled=spoiled(evidence, config, techniques),
         )
     baseline = found.get(evidence.baseline.hash)
     if baseline is None:
@@ -119,9 +124,12 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
 def ordering(candidates_: Iterable[Candidate], half_width: HalfWidth) -> tuple[Candidate, ...]:
     """Better before worse, and within the noise simpler first; then those that break a limit.
 
-    These follow from the nearest miss on.
+    These follow from the nearest miss on; last comes what spoils the answers.
     """
-    remaining = sorted(candidates_, key=lambda c: (c.excess, -c.score, c.overrides, c.config.hash))
+    remaining = sorted(
+        candidates_,
+        key=lambda c: (c.spoiled is not None, c.excess, -c.score, c.overrides, c.config.hash),
+    )
     order: list[Candidate] = []
     while remaining:
         tied = [c for c in remaining if c is remaining[0] or _tied(remaining[0], c, half_width)]
@@ -177,6 +185,7 @@ def _unusable_rate(evidence: StudyEvidence) -> Estimate | None:
         for trial in evidence.trials
         for point in trial.points
         if trial.plan.config == evidence.baseline
+        and point.role is LoadRole.PROBE
         and point.concurrency == evidence.goal.concurrency
         and point.output_tokens
     ]
@@ -194,6 +203,12 @@ def _unusable_rate(evidence: StudyEvidence) -> Estimate | None:
 def override_texts(config: ServingConfig) -> dict[str, str]:
     """The levers that a deployment sets, by vLLM's name, as its command line takes them."""
     return {name: _lever_text(value) for name, value in config.overrides().items()}
+
+
+def why_not(evidence: StudyEvidence, candidate: Candidate) -> str | None:
+    """What of the goal a candidate does not keep; None: all of it is kept."""
+    broken = broken_limits(evidence, candidate.ttft_p95_s, candidate.tpot_p95_s)
+    return "; ".join(text for text in (broken, candidate.spoiled) if text) or None
 
 
 def broken_limits(

@@ -5,13 +5,19 @@ from collections.abc import Iterable
 
 from advisor.errors import Unavailable
 from advisor.llm import dtype_bytes
-from advisor.measurement.records import LoadPoint
+from advisor.measurement.records import LoadPoint, LoadRole
 from advisor.recommender.arms import Arms, noise_floor, throughput_arms
+from advisor.recommender.confirmation import confirmation
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
+from advisor.recommender.pictures import measured_paging, roofline, saturation
 from advisor.recommender.planner import unmeasured
+from advisor.recommender.predictions import predictions
+from advisor.recommender.quality import quality_verdicts
 from advisor.recommender.ranking import ranked, unchanged
 from advisor.recommender.recommendation import (
+    Confirmation,
     MemoryPicture,
+    QualityVerdict,
     RankedConfig,
     Recommendation,
     Verdict,
@@ -46,6 +52,10 @@ def recommend(
         raise Unavailable("nothing was measured on the baseline", "read the log of its engine")
     facts = _baseline_facts(evidence)
     points = [point for trial in evidence.trials for point in trial.points]
+    probed = [point for point in points if point.role is LoadRole.PROBE]
+    ladder = saturation(evidence, facts)
+    quality = quality_verdicts(evidence, asked)
+    confirmed = confirmation(evidence, asked)
     return Recommendation(
         study_id=study_id,
         goal=evidence.goal,
@@ -61,10 +71,23 @@ def recommend(
         model_digest=evidence.model_digest,
         engine_version=evidence.engine_version,
         requests_measured=sum(point.succeeded for point in points),
-        mean_prompt_tokens=_mean_per_request([(p.prompt_tokens, p.succeeded) for p in points]),
-        mean_output_tokens=_mean_per_request([(p.output_tokens, p.succeeded) for p in points]),
+        mean_prompt_tokens=_mean_per_request([(p.prompt_tokens, p.succeeded) for p in probed]),
+        mean_output_tokens=_mean_per_request([(p.output_tokens, p.succeeded) for p in probed]),
         conclusive=bool(compared) and any(_decided(verdict) for verdict in judged),
-        warnings=tuple(_warnings(evidence, arms, order[0], asked)),
+        warnings=(
+            *_trial_warnings(evidence),
+            *_drift_warnings(evidence, arms),
+            *_missing_warnings(evidence, asked),
+            *_best_warnings(evidence, order[0], asked, quality),
+            *_confirmation_warnings(confirmed),
+        ),
+        saturation=ladder,
+        roofline=roofline(evidence, ladder),
+        paging=measured_paging(evidence, facts),
+        quality=quality,
+        confirmation=confirmed,
+        predictions=predictions(evidence),
+        baseline_notes=evidence.options.baseline_notes,
     )
 
 
@@ -85,14 +108,19 @@ def _memory(
     evidence: StudyEvidence, facts: EngineFacts, points: Iterable[LoadPoint]
 ) -> MemoryPicture:
     peaks = [point.counters.peak_kv_usage for point in points]
-    known = [peak for peak in peaks if peak is not None]
+    peak = max((peak for peak in peaks if peak is not None), default=None)
     dtype = served_dtype(evidence.model, evidence.baseline)
     return MemoryPicture(
         weight_bytes=facts.weight_bytes or evidence.model.weight_bytes(dtype),
         kv_cache_bytes=facts.kv_cache_bytes,
         kv_cache_tokens=facts.kv_cache_tokens,
         kv_bytes_per_token=evidence.model.kv_bytes_per_token(dtype_bytes(dtype)),
-        kv_peak_usage=max(known) if known else None,
+        kv_peak_usage=peak,
+        kv_free_tokens_at_peak=(
+            None
+            if peak is None or facts.kv_cache_tokens is None
+            else math.floor((1 - peak) * facts.kv_cache_tokens)
+        ),
         headroom_bytes=facts.headroom_bytes,
         device_bytes=facts.device_memory_bytes or evidence.device.memory_bytes,
     )
@@ -104,22 +132,38 @@ def _mean_per_request(sums: Iterable[tuple[int, int]]) -> float | None:
     return sum(tokens for tokens, _ in pairs) / requests if requests else None
 
 
-def _warnings(
-    evidence: StudyEvidence,
-    arms: Arms,
-    best: RankedConfig,
-    techniques: tuple[Technique, ...],
-) -> Iterable[str]:
-    yield from _trial_warnings(evidence)
-    yield from _drift_warnings(evidence, arms)
+def _missing_warnings(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> Iterable[str]:
     left_out = unmeasured(evidence, techniques)
     if left_out:
         yield f"not measured: {', '.join(left_out)}"
+
+
+def _best_warnings(
+    evidence: StudyEvidence,
+    best: RankedConfig,
+    techniques: tuple[Technique, ...],
+    quality: tuple[QualityVerdict, ...],
+) -> Iterable[str]:
+    """What a reader must know of the configuration that is ranked first."""
+    checked = {item.technique for item in quality if item.figures is not None}
     for technique in techniques:
-        if technique.changes_outputs and _differs(evidence, best, technique):
+        if (
+            technique.changes_outputs
+            and technique.key not in checked
+            and _differs(evidence, best, technique)
+        ):
             yield f"{technique.title} changes outputs, and their quality was not checked"
     if not best.feasible:
         yield "no configuration keeps the goal's limits; the nearest is ranked first"
+
+
+def _confirmation_warnings(found: Confirmation | None) -> Iterable[str]:
+    if found is None:
+        return
+    if found.confirmed is None:
+        yield f"the gain was not confirmed on held-out requests: {found.reason}"
+    elif not found.confirmed:
+        yield f"held-out requests do not confirm the gain: {found.reason}"
 
 
 def _trial_warnings(evidence: StudyEvidence) -> Iterable[str]:
@@ -129,6 +173,7 @@ def _trial_warnings(evidence: StudyEvidence) -> Iterable[str]:
         for point in trial.points:
             if point.flaws:
                 where = f"{trial.plan.title!r} at {point.concurrency} in flight"
+                where += "" if point.role is LoadRole.PROBE else f" ({point.role.value})"
                 yield f"{where}, repeat {point.repeat}: {'; '.join(point.flaws)}"
 
 

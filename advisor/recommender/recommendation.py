@@ -8,7 +8,10 @@ from advisor.canonical import digest
 from advisor.estimate import Estimate
 from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
+from advisor.measurement.quality import QualityFigures
 from advisor.measurement.records import AcceptanceFigures
+from advisor.measurement.saturation import Saturation
+from advisor.roofline.picture import RooflinePoint
 from advisor.serving import EngineFacts, ServingConfig
 
 
@@ -103,6 +106,68 @@ class MemoryPicture:
     kv_peak_usage: float | None
     headroom_bytes: int | None
     device_bytes: int | None
+    kv_free_tokens_at_peak: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagingPicture:
+    """Paged blocks against contiguous reservation for this traffic, computed (handbook 2.4).
+
+    Shares of reserved cache that hold tokens, and how many requests of this traffic the engine's
+    measured KV cache holds at once either way; `reserved_tokens` is what contiguous reservation
+    sets aside per request (``max_model_len``).
+    """
+
+    block_size: int
+    reserved_tokens: int
+    paged_share: float
+    contiguous_share: float
+    paged_requests: float | None
+    contiguous_requests: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityVerdict:
+    """Answers with a technique against those of the baseline.
+
+    `tolerance` is the baseline against itself. `within` says whether the top-1 agreement keeps the
+    goal's floor; None: not measured or no floor. `reason` says it in one phrase, also whether the
+    agreement can be told from the tolerance at all.
+    """
+
+    technique: str
+    figures: QualityFigures | None
+    tolerance: QualityFigures | None
+    within: bool | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The finalist against the baseline on held-out requests, interleaved A B B A.
+
+    `gain` is the finalist's objective over the baseline's. `kind` is that of the gain; `confirmed`
+    whether it agrees in sign with the study's own figure. None figures: `reason` says what misses.
+    """
+
+    config_hash: str
+    concurrency: int
+    requests: int
+    order: tuple[str, ...]
+    gain: Estimate | None
+    kind: VerdictKind
+    confirmed: bool | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """One forecast beside what was measured, tokens/s."""
+
+    title: str
+    concurrency: int
+    predicted: Estimate
+    measured: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +192,13 @@ class Recommendation:
     mean_output_tokens: float | None
     conclusive: bool
     warnings: tuple[str, ...] = ()
+    saturation: Saturation | None = None
+    paging: PagingPicture | None = None
+    quality: tuple[QualityVerdict, ...] = ()
+    confirmation: Confirmation | None = None
+    predictions: tuple[Prediction, ...] = ()
+    roofline: tuple[RooflinePoint, ...] = ()
+    baseline_notes: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:

@@ -2,28 +2,50 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.estimate import Estimate
-from advisor.recommender.evidence import StudyEvidence
+from advisor.recommender.evidence import StudyEvidence, TrialEvidence
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
 from advisor.serving import ServingConfig
 from advisor.techniques import Need, Technique
-from advisor.traffic.trace import TrafficSummary
+from advisor.traffic.trace import LookupAcceptance, TrafficSummary
+from advisor.units import percent_text
 
+# Less than this either way is not worth an override to anybody who must keep it.
+NEUTRAL_BAND = 0.05
 _LACKING: Mapping[Need, str] = {
     Need.TEXT: "the upload holds no request text, only lengths",
 }
+_FEATURES: Mapping[str, str] = {
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "amx_int8": "AMX",
+}
+
+
+class Worth(StrEnum):
+    """Whether engine time should be spent on a technique."""
+
+    TEST = "worth testing"
+    SKIP = "not worth testing"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not applicable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Expected gain of having a technique at one load; None with `reason` where nobody can say."""
+    """Expected gain of having a technique at one load, and what to make of it.
+
+    None where nobody can say; `reason` says why, or why the gain is not worth testing for.
+    """
 
     technique: str
     concurrency: int
     predicted: Estimate | None
     reason: str | None = None
+    worth: Worth = Worth.UNKNOWN
 
 
 def asked_for(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[Technique, ...]:
@@ -42,12 +64,57 @@ def lacking(technique: Technique, traffic: TrafficSummary) -> str | None:
     return None
 
 
-def shape_of(traffic: TrafficSummary) -> TrafficShape | None:
-    """Mean request of the sample; None when its lengths are unknown."""
+def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
+    """Why the technique has nothing to do on this device or at the goal's load; None: it has."""
+    least, wanted = technique.least_concurrency, technique.cpu_features
+    if evidence.goal.concurrency < least:
+        return f"it needs at least {least} requests in flight to do anything"
+    device = evidence.device
+    if device.kind == "cpu" and wanted and not set(wanted) & set(device.cpu_features):
+        *names, last = (_FEATURES.get(name, name) for name in wanted)
+        lacks = f"neither {', '.join(names)} nor {last}" if names else f"no {last}"
+        return f"this processor has {lacks}"
+    return None
+
+
+def testable(evidence: StudyEvidence, technique: Technique) -> bool:
+    """Whether engine time spent on the technique could show anything."""
+    return not (not_applicable(evidence, technique) or lacking(technique, evidence.traffic))
+
+
+def trial_of(evidence: StudyEvidence, technique: Technique) -> TrialEvidence | None:
+    """The trial that toggled this technique, or another with the same levers."""
+    if technique.static_slots is not None:
+        return next((t for t in evidence.trials if t.plan.config == evidence.baseline), None)
+    toggling = [trial for trial in evidence.trials if trial.plan.technique is not None]
+    named = (trial for trial in toggling if trial.plan.technique == technique.key)
+    variant = technique.variant(evidence.baseline)
+    same = (trial for trial in toggling if trial.plan.config == variant)
+    return next(named, next(same, None))
+
+
+def _lookup_of(traffic: TrafficSummary, draft_length: int | None) -> LookupAcceptance | None:
+    """The replay with drafts of that length, else the main one."""
+    overall = traffic.overall
+    found = (overall.lookup, *overall.other_lookups)
+    fitting = (item for item in found if item and item.num_speculative_tokens == draft_length)
+    return next(fitting, overall.lookup)
+
+
+def _draft_length(*configs: ServingConfig) -> int | None:
+    found = (config.levers.speculative_config for config in configs)
+    return next((item.num_speculative_tokens for item in found if item is not None), None)
+
+
+def shape_of(traffic: TrafficSummary, draft_length: int | None = None) -> TrafficShape | None:
+    """Mean request of the sample; None when its lengths are unknown.
+
+    What its text allows is that of drafts of `draft_length`, where they were replayed.
+    """
     overall = traffic.overall
     if overall.prompt_tokens is None or overall.output_tokens is None:
         return None
-    lookup = overall.lookup
+    lookup = _lookup_of(traffic, draft_length)
     stepped = lookup is not None and lookup.decode_steps > 0
     return TrafficShape(
         prompt_tokens=max(1.0, overall.prompt_tokens.mean),
@@ -74,26 +141,55 @@ def effect_of(evidence: StudyEvidence, technique: Technique, ratio: Estimate) ->
 
 def forecast(evidence: StudyEvidence, technique: Technique, concurrency: int) -> Forecast:
     """Expected gain of `technique` with `concurrency` requests in flight."""
+    useless = not_applicable(evidence, technique)
+    if useless is not None:
+        return Forecast(
+            technique=technique.key,
+            concurrency=concurrency,
+            predicted=None,
+            reason=useless,
+            worth=Worth.NOT_APPLICABLE,
+        )
     missing = lacking(technique, evidence.traffic)
     if missing is not None:
         return _unknown(technique, concurrency, missing)
-    shape = shape_of(evidence.traffic)
+    if technique.static_slots is not None:
+        bound = evidence.traffic.static_speedup
+        if bound is None:
+            return _unknown(technique, concurrency, "the upload does not say how long outputs are")
+        return judged(technique, concurrency, bound)
+    return _by_roofline(evidence, technique, concurrency)
+
+
+def _by_roofline(evidence: StudyEvidence, technique: Technique, concurrency: int) -> Forecast:
+    configs = (evidence.baseline, technique.variant(evidence.baseline))
+    shape = shape_of(evidence.traffic, _draft_length(*configs))
     if shape is None:
         return _unknown(technique, concurrency, "the upload does not say how long requests are")
     try:
         ratio = predict_gain(
-            evidence.model,
-            evidence.device,
-            (evidence.baseline, technique.variant(evidence.baseline)),
-            shape=shape,
-            concurrency=concurrency,
+            evidence.model, evidence.device, configs, shape=shape, concurrency=concurrency
         )
     except (InvalidInput, UnknownName) as error:
         return _unknown(technique, concurrency, f"the roofline cannot say: {error}")
+    return judged(technique, concurrency, effect_of(evidence, technique, ratio))
+
+
+def judged(technique: Technique, concurrency: int, gain: Estimate) -> Forecast:
+    """Worth testing where a gain worth having is likely enough, not where it is ruled out."""
+    reason = None
+    if gain.high <= 1 + NEUTRAL_BAND:
+        worth, reason = Worth.SKIP, f"at most {percent_text(gain.high)} is to be expected"
+    elif gain.value < 1 and gain.high * gain.low < 1:
+        worth, reason = Worth.UNKNOWN, "a gain is possible, a loss more likely"
+    else:
+        worth = Worth.TEST
     return Forecast(
         technique=technique.key,
         concurrency=concurrency,
-        predicted=effect_of(evidence, technique, ratio),
+        predicted=gain,
+        reason=reason,
+        worth=worth,
     )
 
 
@@ -107,7 +203,9 @@ def forecasts(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tup
 
 
 def loads_of(evidence: StudyEvidence, technique: Technique) -> tuple[int, ...]:
-    """The goal's load first, then the technique's own."""
+    """The goal's load first, then the technique's own; a submission's is the number of slots."""
+    if technique.static_slots is not None:
+        return (technique.static_slots,)
     goal = evidence.goal.concurrency
     return (goal, *(other for other in technique.concurrencies if other != goal))
 
@@ -116,7 +214,7 @@ def predicted_throughput(
     evidence: StudyEvidence, config: ServingConfig, concurrency: int
 ) -> Estimate | None:
     """Output tokens/s by the roofline; None where the traffic or the device cannot say."""
-    shape = shape_of(evidence.traffic)
+    shape = shape_of(evidence.traffic, _draft_length(config))
     if shape is None:
         return None
     try:

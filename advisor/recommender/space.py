@@ -4,132 +4,209 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.measurement.records import LoadPoint
-from advisor.recommender.arms import objective_arms
-from advisor.recommender.evidence import PointPlan, StudyEvidence, TrialEvidence, TrialPlan
-from advisor.recommender.screening import lacking, loads_of, predicted_throughput, shape_of
-from advisor.recommender.verdict import MARGIN, not_applicable
-from advisor.roofline.efficiency import assumed_start_s
+from advisor.measurement.records import LoadRole
+from advisor.recommender.arms import objective_arms, usable_points
+from advisor.recommender.duration import (
+    QUALITY_FACTOR,
+    QUALITY_IN_FLIGHT,
+    output_tokens,
+    point_limit_s,
+    probe_points,
+    rate,
+    trial_s,
+)
+from advisor.recommender.evidence import (
+    PointPlan,
+    QualityPlan,
+    StudyEvidence,
+    TrialEvidence,
+    TrialPlan,
+)
+from advisor.recommender.ladder import gang_points, ladder_points, open_points, requests_at
+from advisor.recommender.quality import spoiled
+from advisor.recommender.screening import loads_of, predicted_throughput, testable
+from advisor.recommender.verdict import MARGIN
 from advisor.serving import LeverValue, ServingConfig
 from advisor.techniques import Technique
 
 BASELINE = "baseline"
 ANCHOR = "anchor"
 COMBINATION = "combination"
-# A small load is slow per request and measures pace rather than queueing: fewer requests do.
-SMALL_LOAD_SHARE = 1 / 3
-LEAST_REQUESTS = 6
-# No load point may eat more of the budget than this; a slow configuration is measured at a lower
-# load, with as many requests as are then in flight.
-POINT_SHARE = 0.18
-LEAST_POINT_S = 20.0
+AGAIN = "again-"
+# A slow configuration is measured at a lower load, with as many requests as are then in flight.
 LOWER_LOAD = 2
-# Warm-up requests, cache resets and stopping, beside start and load.
-TRIAL_EXTRA_S = 10.0
-# Only for planning, where neither the upload nor a measurement tells.
-ASSUMED_OUTPUT_TOKENS = 128.0
-ASSUMED_TOKENS_PER_S = 20.0
+# The baseline gives up rungs of its ladder that nobody needs rather than take more of the budget.
+BASELINE_SHARE = 0.6
+MOST_PROMPTS = 16
+LEAST_PROMPTS = 3
+ANSWER_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """A trial before it is costed.
-
-    `loads` are (requests in flight, repeat, requests); None requests: as many as time allows.
-    """
+class Wanted:
+    """A trial before it is costed."""
 
     key: str
     title: str
     technique: str | None
     config: ServingConfig
-    loads: tuple[tuple[int, int, int | None], ...]
+    points: tuple[PointPlan, ...]
+    quality: QualityPlan | None = None
 
 
 def baseline_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
-    """The unchanged configuration: the goal's load twice, apart, and every technique's load.
+    """The unchanged configuration: the goal's load twice, apart, and between them the ladder.
 
-    A technique too slow for those loads is measured at a lower one, and so is the baseline.
+    Then what only some techniques need: lower loads of those that are too slow, gangs, and answers
+    to compare with, given twice.
     """
-    techniques = tuple(techniques)
-    goal = evidence.goal.concurrency
-    small = _other_loads(evidence, techniques)
+    asked = [technique for technique in techniques if testable(evidence, technique)]
+    bearable = [_bearable(evidence, technique) for technique in asked if technique.on]
+    needed = {load for loads in bearable for load, requests in loads.items() if requests is None}
     lower = {
         load: requests
-        for technique in techniques
-        if not (not_applicable(evidence, technique) or lacking(technique, evidence.traffic))
-        for load, requests in _bearable(evidence, technique).items()
-        if load not in {goal, *small}
+        for loads in bearable
+        for load, requests in loads.items()
+        if requests is not None
     }
-    loads = (
-        (goal, 1, None),
-        *((other, 1, None) for other in small),
-        (goal, 2, None),
-        *((load, 1, requests) for load, requests in sorted(lower.items())),
-    )
-    return _costed(
+    rungs = ladder_points(evidence, needed)
+    repeats = {point.concurrency: point.repeat for point in rungs}
+    return _affordable(
         evidence,
-        _Wanted(
+        Wanted(
             key=BASELINE,
             title="Baseline",
             technique=None,
             config=evidence.baseline,
-            loads=loads,
+            points=(
+                goal_point(evidence, 1),
+                *rungs,
+                goal_point(evidence, 2),
+                *(
+                    PointPlan(
+                        concurrency=load, repeat=repeats.get(load, 0) + 1, requests=lower[load]
+                    )
+                    for load in sorted(lower)
+                ),
+                *gang_points(evidence, asked),
+            ),
+            quality=_quality(evidence, evidence.baseline, asked, passes=2),
         ),
     )
 
 
-def anchor_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
-    """A second start of the baseline at the end: restart noise, drift, and what it still lacks.
+def _affordable(evidence: StudyEvidence, wanted: Wanted) -> TrialPlan:
+    """The trial without its dearest optional points, as far as it takes too much otherwise."""
+    plan = costed(evidence, wanted)
+    while plan.expected_s > evidence.budget_s * BASELINE_SHARE:
+        optional = [point for point in wanted.points if point.optional]
+        if not optional:
+            break
+        dearest = max(
+            optional, key=lambda p: p.requests / rate(evidence, wanted.config, p.concurrency)
+        )
+        wanted = replace(wanted, points=tuple(p for p in wanted.points if p is not dearest))
+        plan = costed(evidence, wanted)
+    return plan
 
-    A configuration too slow for all requests replayed the first few; so does the baseline here.
-    """
-    loads = (evidence.goal.concurrency, *_other_loads(evidence, techniques))
-    repeats = dict.fromkeys(loads, 1)
-    fewer = []
-    for load, requests in _only_elsewhere(evidence):
-        repeats[load] = repeats.get(load, 0) + 1
-        fewer.append((load, repeats[load], requests))
-    return _costed(
+
+def anchor_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan:
+    """A second start of the baseline at the end: restart noise, drift, and what it still lacks."""
+    goal = evidence.goal.concurrency
+    small = {
+        load
+        for technique in techniques
+        if technique.on and testable(evidence, technique)
+        for load in loads_of(evidence, technique)
+    }
+    loads = (goal, *sorted(small - {goal}))
+    points = tuple(
+        PointPlan(concurrency=load, repeat=1, requests=requests_at(evidence, load))
+        for load in loads
+    )
+    return costed(
         evidence,
-        _Wanted(
+        Wanted(
             key=ANCHOR,
             title="Baseline, started again",
             technique=None,
             config=evidence.baseline,
-            loads=(*((load, 1, None) for load in loads), *fewer),
+            points=(*points, *owed_points(evidence, dict.fromkeys(loads, 1))),
         ),
     )
 
 
+def owed_points(evidence: StudyEvidence, repeats: dict[int, int]) -> tuple[PointPlan, ...]:
+    """Loads measured on other configurations only, after so many repeats of some loads.
+
+    A configuration too slow for all requests replayed the first few; so must the baseline.
+    """
+    mine = {(p.concurrency, p.requests) for p in probe_points(evidence, evidence.baseline)}
+    others = {(point.concurrency, point.requests) for _, point in usable_points(evidence)}
+    taken = dict(repeats)
+    points = []
+    for load, requests in sorted(others - mine):
+        taken[load] = taken.get(load, 0) + 1
+        points.append(PointPlan(concurrency=load, repeat=taken[load], requests=requests))
+    return tuple(points)
+
+
 def technique_trial(evidence: StudyEvidence, technique: Technique) -> TrialPlan | None:
-    """The baseline with one technique toggled; None where that could show nothing."""
-    if not_applicable(evidence, technique) or lacking(technique, evidence.traffic):
+    """The baseline with one technique toggled; None where that could show nothing new."""
+    config = technique.variant(evidence.baseline)
+    if config == evidence.baseline or not testable(evidence, technique):
         return None
-    return _costed(
+    return costed(
         evidence,
-        _Wanted(
+        Wanted(
             key=technique.key,
             title=variant_title(technique, evidence.baseline),
             technique=technique.key,
-            config=technique.variant(evidence.baseline),
-            loads=tuple(
-                (load, 1, requests) for load, requests in _bearable(evidence, technique).items()
+            config=config,
+            points=tuple(
+                PointPlan(
+                    concurrency=load, repeat=1, requests=requests or requests_at(evidence, load)
+                )
+                for load, requests in _bearable(evidence, technique).items()
             ),
+            quality=_quality(evidence, config, [technique], passes=1),
+        ),
+    )
+
+
+def again_trial(evidence: StudyEvidence, technique: Technique) -> TrialPlan:
+    """A second start of a technique's variant, twice at the goal's load."""
+    return costed(
+        evidence,
+        Wanted(
+            key=f"{AGAIN}{technique.key}",
+            title=f"{variant_title(technique, evidence.baseline)}, started again",
+            technique=technique.key,
+            config=technique.variant(evidence.baseline),
+            points=(goal_point(evidence, 1), goal_point(evidence, 2)),
         ),
     )
 
 
 def improvements(evidence: StudyEvidence, techniques: Iterable[Technique]) -> tuple[Technique, ...]:
-    """Techniques whose toggling improved on the baseline at the goal's load."""
+    """Techniques to combine: their toggling improved on the baseline at the goal's load.
+
+    The best first; of those that set the same lever only the best.
+    """
     arms, goal = objective_arms(evidence), evidence.goal.concurrency
+    levered = [item for item in techniques if item.on and testable(evidence, item)]
     ratios = [
-        (technique, arms.ratio(technique.variant(evidence.baseline).hash, goal))
-        for technique in techniques
-        if not_applicable(evidence, technique) is None
+        (ratio.value, technique)
+        for technique in levered
+        if (ratio := arms.ratio(technique.variant(evidence.baseline).hash, goal)) is not None
+        and ratio.low > 1 + MARGIN
+        and spoiled(evidence, technique.variant(evidence.baseline), levered) is None
     ]
-    return tuple(
-        technique for technique, ratio in ratios if ratio is not None and ratio.low > 1 + MARGIN
-    )
+    chosen: list[Technique] = []
+    for _, technique in sorted(ratios, key=lambda item: -item[0]):
+        if all(technique.on.keys().isdisjoint(other.on) for other in chosen):
+            chosen.append(technique)
+    return tuple(item for item in levered if item in chosen)
 
 
 def combination_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) -> TrialPlan | None:
@@ -140,17 +217,14 @@ def combination_trial(evidence: StudyEvidence, techniques: Iterable[Technique]) 
     changes: dict[str, LeverValue] = {}
     for technique in improving:
         changes.update(technique.toggle(evidence.baseline))
-    config = evidence.baseline.changed(changes)
-    if any(config == technique.variant(evidence.baseline) for technique in improving):
-        return None
-    return _costed(
+    return costed(
         evidence,
-        _Wanted(
+        Wanted(
             key=COMBINATION,
             title=", ".join(variant_title(item, evidence.baseline) for item in improving),
             technique=None,
-            config=config,
-            loads=((evidence.goal.concurrency, 1, None),),
+            config=evidence.baseline.changed(changes),
+            points=(goal_point(evidence, 1),),
         ),
     )
 
@@ -160,30 +234,49 @@ def variant_title(technique: Technique, baseline: ServingConfig) -> str:
     return f"{technique.title} {'off' if technique.present(baseline) else 'on'}"
 
 
+def goal_point(evidence: StudyEvidence, repeat: int, role: LoadRole = LoadRole.PROBE) -> PointPlan:
+    """The goal's load."""
+    goal = evidence.goal.concurrency
+    return PointPlan(
+        concurrency=goal, repeat=repeat, requests=requests_at(evidence, goal), role=role
+    )
+
+
 def missing_points(trial: TrialEvidence) -> tuple[PointPlan, ...]:
     """Planned load points that were not measured yet; a finished one is never measured again."""
-    done = {(point.concurrency, point.repeat) for point in trial.points}
-    return tuple(p for p in trial.plan.points if (p.concurrency, p.repeat) not in done)
+    return open_points(trial.plan, trial.points)
+
+
+def missing_quality(trial: TrialEvidence) -> QualityPlan | None:
+    """The quality passes that were not made yet."""
+    plan = trial.plan.quality
+    made = 0 if trial.quality is None else len(trial.quality.passes)
+    if plan is None or made >= plan.passes:
+        return None
+    return replace(plan, passes=plan.passes - made)
 
 
 def resumed(evidence: StudyEvidence, trial: TrialEvidence) -> TrialPlan:
-    """The plan of a trial that was interrupted, with the points that miss."""
-    points = missing_points(trial)
-    expected_s = _expected_s(evidence, trial.plan.config, points)
-    return replace(trial.plan, points=points, expected_s=expected_s)
+    """The plan of a trial that was interrupted, with the points and passes that miss."""
+    points, quality = missing_points(trial), missing_quality(trial)
+    expected_s = trial_s(evidence, trial.plan.config, points, quality)
+    return replace(trial.plan, points=points, quality=quality, expected_s=expected_s)
 
 
-def _other_loads(evidence: StudyEvidence, techniques: Iterable[Technique]) -> list[int]:
-    loads = {load for technique in techniques for load in technique.concurrencies}
-    return sorted(loads - {evidence.goal.concurrency})
-
-
-def _asked(evidence: StudyEvidence, concurrency: int) -> int:
-    """How many requests a load point replays on a configuration that is fast enough."""
-    asked = evidence.requests_per_point
-    if concurrency >= evidence.goal.concurrency:
-        return asked
-    return min(asked, max(LEAST_REQUESTS, math.ceil(asked * SMALL_LOAD_SHARE)))
+def costed(evidence: StudyEvidence, wanted: Wanted) -> TrialPlan:
+    """The plan with what it is expected to take and to show."""
+    loads = sorted({p.concurrency for p in wanted.points if p.role is LoadRole.PROBE})
+    estimates = ((load, predicted_throughput(evidence, wanted.config, load)) for load in loads)
+    return TrialPlan(
+        key=wanted.key,
+        title=wanted.title,
+        technique=wanted.technique,
+        config=wanted.config,
+        points=wanted.points,
+        expected_s=trial_s(evidence, wanted.config, wanted.points, wanted.quality),
+        predicted=tuple((load, item) for load, item in estimates if item is not None),
+        quality=wanted.quality,
+    )
 
 
 def _bearable(evidence: StudyEvidence, technique: Technique) -> dict[int, int | None]:
@@ -193,11 +286,10 @@ def _bearable(evidence: StudyEvidence, technique: Technique) -> dict[int, int | 
     once, which still tells whether a configuration is many times slower.
     """
     config = technique.variant(evidence.baseline)
-    limit_s = max(LEAST_POINT_S, evidence.budget_s * POINT_SHARE)
     loads: dict[int, int | None] = {}
     for load in loads_of(evidence, technique):
-        tokens = _asked(evidence, load) * _output_tokens(evidence)
-        slow = tokens / _rate(evidence, config, load) > limit_s
+        tokens = requests_at(evidence, load) * output_tokens(evidence)
+        slow = tokens / rate(evidence, config, load) > point_limit_s(evidence)
         if slow and load > LOWER_LOAD and config != evidence.baseline:
             loads[LOWER_LOAD] = LOWER_LOAD
         else:
@@ -205,93 +297,22 @@ def _bearable(evidence: StudyEvidence, technique: Technique) -> dict[int, int | 
     return loads
 
 
-def _only_elsewhere(evidence: StudyEvidence) -> list[tuple[int, int]]:
-    """Loads (requests in flight, requests) measured on other configurations only."""
-    mine = {(p.concurrency, p.requests) for p in _points(evidence, evidence.baseline)}
-    others = {
-        (point.concurrency, point.requests)
-        for trial in evidence.trials
-        for point in trial.points
-        if point.usable
-    }
-    return sorted(others - mine)
-
-
-def _costed(evidence: StudyEvidence, wanted: _Wanted) -> TrialPlan:
-    points = tuple(
-        PointPlan(
-            concurrency=load,
-            repeat=repeat,
-            requests=requests or _asked(evidence, load),
-        )
-        for load, repeat, requests in wanted.loads
+def _quality(
+    evidence: StudyEvidence,
+    config: ServingConfig,
+    techniques: Sequence[Technique],
+    *,
+    passes: int,
+) -> QualityPlan | None:
+    """Prompts to answer where a technique changes outputs; a slow configuration answers fewer."""
+    if not any(technique.changes_outputs for technique in techniques):
+        return None
+    pace = rate(evidence, config, QUALITY_IN_FLIGHT)
+    prompt_s = QUALITY_FACTOR * ANSWER_TOKENS / pace
+    affordable = math.floor(point_limit_s(evidence) / prompt_s)
+    most = min(MOST_PROMPTS, evidence.requests_per_point)
+    return QualityPlan(
+        requests=max(LEAST_PROMPTS, min(most, affordable)),
+        max_tokens=ANSWER_TOKENS,
+        passes=passes,
     )
-    estimates = {
-        load: predicted_throughput(evidence, wanted.config, load) for load, _, _ in wanted.loads
-    }
-    return TrialPlan(
-        key=wanted.key,
-        title=wanted.title,
-        technique=wanted.technique,
-        config=wanted.config,
-        points=points,
-        expected_s=_expected_s(evidence, wanted.config, points),
-        predicted=tuple((load, item) for load, item in sorted(estimates.items()) if item),
-    )
-
-
-def _rate(evidence: StudyEvidence, config: ServingConfig, load: int) -> float:
-    """Tokens/s to plan with: measured, else the roofline times what it missed on the baseline."""
-    measured = _measured_rate(evidence, config, load)
-    if measured is not None:
-        return measured
-    before = _measured_rate(evidence, evidence.baseline, load)
-    predicted = predicted_throughput(evidence, config, load)
-    baseline = predicted_throughput(evidence, evidence.baseline, load)
-    if predicted is None or baseline is None:
-        return before or ASSUMED_TOKENS_PER_S
-    return predicted.value * (1.0 if before is None else before / baseline.value)
-
-
-def _points(evidence: StudyEvidence, config: ServingConfig) -> list[LoadPoint]:
-    return [p for trial in evidence.trials if trial.plan.config == config for p in trial.points]
-
-
-def _measured_rate(
-    evidence: StudyEvidence, config: ServingConfig, concurrency: int
-) -> float | None:
-    """Mean tokens/s of every finished point, usable or not: it took its time all the same."""
-    rates = [
-        point.output_tokens / point.duration_s
-        for point in _points(evidence, config)
-        if point.concurrency == concurrency and point.output_tokens
-    ]
-    return sum(rates) / len(rates) if rates else None
-
-
-def _expected_s(
-    evidence: StudyEvidence, config: ServingConfig, points: Sequence[PointPlan]
-) -> float:
-    tokens = _output_tokens(evidence)
-    load_s = sum(
-        point.requests * tokens / _rate(evidence, config, point.concurrency) for point in points
-    )
-    return _start_s(evidence) + TRIAL_EXTRA_S + load_s
-
-
-def _start_s(evidence: StudyEvidence) -> float:
-    """Mean of the starts seen; before any, what such a device is assumed to need."""
-    starts = [trial.facts.start_s for trial in evidence.trials if trial.facts is not None]
-    known = [start for start in starts if start is not None]
-    if known:
-        return sum(known) / len(known)
-    return assumed_start_s(evidence.device, eager=evidence.baseline.functional.enforce_eager)
-
-
-def _output_tokens(evidence: StudyEvidence) -> float:
-    points = [point for trial in evidence.trials for point in trial.points]
-    succeeded = sum(point.succeeded for point in points)
-    if succeeded:
-        return sum(point.output_tokens for point in points) / succeeded
-    shape = shape_of(evidence.traffic)
-    return ASSUMED_OUTPUT_TOKENS if shape is None else shape.output_tokens

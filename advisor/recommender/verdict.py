@@ -4,20 +4,38 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from advisor.estimate import Estimate
-from advisor.measurement.records import AcceptanceFigures
-from advisor.recommender.arms import Arms, class_arms, objective_arms, usable_points
-from advisor.recommender.evidence import StudyEvidence, TrialEvidence
+from advisor.goal import Objective
+from advisor.measurement.records import AcceptanceFigures, LoadRole
+from advisor.recommender.arms import (
+    Arms,
+    class_arms,
+    matched_ratio,
+    objective_arms,
+    throughput,
+    throughput_arms,
+    usable_points,
+)
+from advisor.recommender.evidence import StudyEvidence
 from advisor.recommender.explain import sentence
+from advisor.recommender.quality import quality_verdict
 from advisor.recommender.recommendation import Effect, Verdict, VerdictKind
-from advisor.recommender.screening import effect_of, forecast, lacking, loads_of
+from advisor.recommender.screening import (
+    NEUTRAL_BAND,
+    Worth,
+    effect_of,
+    forecast,
+    lacking,
+    loads_of,
+    not_applicable,
+    testable,
+    trial_of,
+)
 from advisor.states import TrialState
 from advisor.techniques import Technique
 
 # An interval must clear 1 by this much: a bias common to all points of one start, such as where
 # the operating system placed its memory, is not seen by repeats within the start.
 MARGIN = 0.015
-# Less than this either way is not worth an override to anybody who must keep it.
-NEUTRAL_BAND = 0.05
 ALL_REQUESTS = "all"
 
 
@@ -27,13 +45,17 @@ class Comparison:
 
     evidence: StudyEvidence
     objective: Arms
+    throughput: Arms
     classes: Mapping[str, Arms]
 
 
 def comparison(evidence: StudyEvidence) -> Comparison:
     """The study's usable points, by the goal's objective and by request class."""
     return Comparison(
-        evidence=evidence, objective=objective_arms(evidence), classes=class_arms(evidence)
+        evidence=evidence,
+        objective=objective_arms(evidence),
+        throughput=throughput_arms(evidence),
+        classes=class_arms(evidence),
     )
 
 
@@ -57,15 +79,10 @@ def verdicts(evidence: StudyEvidence, techniques: Iterable[Technique]) -> tuple[
 def verdict(compared: Comparison, technique: Technique) -> Verdict:
     """The technique's effect at every load it was meant to be measured at, the deciding first."""
     evidence = compared.evidence
-    wanted = loads_of(evidence, technique)
-    trial = trial_of(evidence, technique)
-    planned = () if trial is None else tuple(point.concurrency for point in trial.plan.points)
-    loads = (*wanted, *dict.fromkeys(load for load in planned if load not in wanted))
-    if planned and evidence.goal.concurrency not in planned:
-        loads = tuple(sorted(loads, key=lambda load: load not in planned))
-    effects = tuple(effect(compared, technique, concurrency) for concurrency in loads)
+    effects = tuple(effect(compared, technique, load) for load in _loads(evidence, technique))
     acceptance = _acceptance(evidence, technique)
     idle = [figures.reason for figures in acceptance.values() if figures.reason is not None]
+    submitted = technique.static_slots is not None
     return Verdict(
         technique=technique.key,
         title=technique.title,
@@ -73,45 +90,56 @@ def verdict(compared: Comparison, technique: Technique) -> Verdict:
         sentence=sentence(
             technique,
             effects,
-            objective=evidence.goal.objective,
+            objective=Objective.THROUGHPUT if submitted else evidence.goal.objective,
             idle=f"it never engaged: {idle[0]}" if idle else None,
+            quality=_quality_text(evidence, technique),
         ),
         effects=effects,
         acceptance=acceptance,
     )
 
 
-def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
-    """Why the technique has nothing to do at the goal's load; None when it has."""
-    least = technique.least_concurrency
-    if evidence.goal.concurrency < least:
-        return f"it needs at least {least} requests in flight to do anything"
-    return None
+def _loads(evidence: StudyEvidence, technique: Technique) -> tuple[int, ...]:
+    """Wanted loads and those measured instead; first the goal's, or what was measured for it."""
+    wanted = loads_of(evidence, technique)
+    trial = trial_of(evidence, technique)
+    if trial is None or technique.static_slots is not None:
+        return wanted
+    planned = [p.concurrency for p in trial.plan.points if p.role is LoadRole.PROBE]
+    loads = (*wanted, *dict.fromkeys(load for load in planned if load not in wanted))
+    if planned and evidence.goal.concurrency not in planned:
+        return tuple(sorted(loads, key=lambda load: load not in planned))
+    return loads
+
+
+def _quality_text(evidence: StudyEvidence, technique: Technique) -> str | None:
+    if not technique.changes_outputs or not testable(evidence, technique):
+        return None
+    found = quality_verdict(evidence, technique)
+    return None if found.figures is None else found.reason
 
 
 def effect(compared: Comparison, technique: Technique, concurrency: int) -> Effect:
     """Forecast beside measurement at one load; without a measurement, the reason."""
     evidence = compared.evidence
     beforehand = forecast(evidence, technique, concurrency)
-    useless = not_applicable(evidence, technique)
-    if useless is not None:
+    if beforehand.worth is Worth.NOT_APPLICABLE:
         return Effect(
             concurrency=concurrency,
             kind=VerdictKind.NOT_APPLICABLE,
             predicted=None,
             measured=None,
-            reason=useless,
+            reason=not_applicable(evidence, technique),
         )
-    variant = technique.variant(evidence.baseline).hash
-    ratio = compared.objective.ratio(variant, concurrency)
-    missing = lacking(technique, evidence.traffic)
-    if ratio is None or missing is not None:
+    ratio = _ratio(compared, technique, concurrency)
+    if ratio is None or not testable(evidence, technique):
         return Effect(
             concurrency=concurrency,
             kind=VerdictKind.UNKNOWN,
             predicted=beforehand.predicted,
             measured=None,
-            reason=missing or _why_unmeasured(evidence, technique, concurrency),
+            reason=lacking(technique, evidence.traffic)
+            or _why_unmeasured(evidence, technique, concurrency),
         )
     gain = effect_of(evidence, technique, ratio)
     kind = kind_of(gain)
@@ -120,9 +148,26 @@ def effect(compared: Comparison, technique: Technique, concurrency: int) -> Effe
         kind=kind,
         predicted=beforehand.predicted,
         measured=gain,
-        by_class=_by_class(compared, technique, variant, concurrency),
+        by_class=_by_class(compared, technique, concurrency),
         reason=_why_open(gain) if kind is VerdictKind.UNKNOWN else None,
     )
+
+
+def _ratio(compared: Comparison, technique: Technique, concurrency: int) -> Estimate | None:
+    """The variant over the baseline; for a submission, the closed loop over the gangs."""
+    evidence = compared.evidence
+    if technique.static_slots is None:
+        variant = technique.variant(evidence.baseline)
+        return compared.objective.ratio(variant.hash, concurrency)
+    gangs, loop = (
+        [
+            point
+            for trial, point in usable_points(evidence, role)
+            if trial.plan.config == evidence.baseline and point.concurrency == concurrency
+        ]
+        for role in (LoadRole.STATIC, LoadRole.CONTROL)
+    )
+    return matched_ratio(gangs, loop, throughput, compared.throughput.noise)
 
 
 def _why_open(gain: Estimate) -> str:
@@ -132,23 +177,16 @@ def _why_open(gain: Estimate) -> str:
     )
 
 
-def _by_class(
-    compared: Comparison, technique: Technique, variant: str, concurrency: int
-) -> dict[str, Estimate]:
+def _by_class(compared: Comparison, technique: Technique, concurrency: int) -> dict[str, Estimate]:
+    if technique.static_slots is not None:
+        return {}
+    variant = technique.variant(compared.evidence.baseline).hash
     ratios = {label: arms.ratio(variant, concurrency) for label, arms in compared.classes.items()}
     return {
         label: effect_of(compared.evidence, technique, ratio)
         for label, ratio in ratios.items()
         if ratio is not None
     }
-
-
-def trial_of(evidence: StudyEvidence, technique: Technique) -> TrialEvidence | None:
-    """The trial that toggled this technique, if one was planned."""
-    for trial in evidence.trials:
-        if trial.plan.technique == technique.key:
-            return trial
-    return None
 
 
 def _why_unmeasured(evidence: StudyEvidence, technique: Technique, concurrency: int) -> str:
@@ -159,13 +197,23 @@ def _why_unmeasured(evidence: StudyEvidence, technique: Technique, concurrency: 
     if trial.state in {TrialState.FAILED, TrialState.SKIPPED}:
         detail = f" ({trial.failure_kind})" if trial.failure_kind else ""
         return f"its trial {trial.state.value}{detail}"
-    if all(point.concurrency != concurrency for point in trial.plan.points):
-        return "it is too slow there for the budget and was measured at a lower load"
-    for side, found in (
-        ("its", [trial]),
-        ("the baseline's", [t for t in evidence.trials if t.plan.config == evidence.baseline]),
-    ):
-        points = [p for item in found for p in item.points if p.concurrency == concurrency]
+    if technique.static_slots is not None:
+        sides = [("its", [trial], LoadRole.STATIC), ("its", [trial], LoadRole.CONTROL)]
+    else:
+        baselines = [t for t in evidence.trials if t.plan.config == evidence.baseline]
+        sides = [
+            ("its", [trial], LoadRole.PROBE),
+            ("the baseline's", baselines, LoadRole.PROBE),
+        ]
+        if all(point.concurrency != concurrency for point in trial.plan.points):
+            return "it is too slow there for the budget and was measured at a lower load"
+    for side, trials, role in sides:
+        points = [
+            point
+            for found in trials
+            for point in found.points
+            if point.role is role and point.concurrency == concurrency
+        ]
         if not points:
             return f"{side} load point at {concurrency} in flight was not measured"
         if not any(point.usable for point in points):
@@ -176,9 +224,12 @@ def _why_unmeasured(evidence: StudyEvidence, technique: Technique, concurrency: 
 
 def _acceptance(evidence: StudyEvidence, technique: Technique) -> dict[str, AcceptanceFigures]:
     """Acceptance over all requests, from the usable point that drafted most."""
+    variant = technique.variant(evidence.baseline)
     found = [
         point.acceptance
         for trial, point in usable_points(evidence)
-        if trial.plan.technique == technique.key and point.acceptance is not None
+        if trial.plan.technique is not None
+        and trial.plan.config == variant
+        and point.acceptance is not None
     ]
     return {ALL_REQUESTS: max(found, key=lambda figures: figures.drafts)} if found else {}

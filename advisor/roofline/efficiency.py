@@ -62,10 +62,15 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Achieved:
-    """What a machine does inside an engine, at one point of every range."""
+    """What a machine does inside an engine, at one point of every range.
+
+    `linear_flops_per_s` is the rate in the layers of the blocks, which quantized weights change;
+    `matrix_flops_per_s` the one in the head.
+    """
 
     bandwidth_bytes_per_s: float
     matrix_flops_per_s: float
+    linear_flops_per_s: float
     attention_flops_per_s: float
     overhead_s: float
 
@@ -143,14 +148,24 @@ def exact_efficiency(
 
 
 def achieved(
-    device: DeviceFacts, dtype: str, efficiency: Efficiency, levels: Levels = CENTRE
+    device: DeviceFacts,
+    dtype: str,
+    efficiency: Efficiency,
+    levels: Levels = CENTRE,
+    *,
+    linear_dtype: str | None = None,
 ) -> Achieved:
-    """The machine at one point of all ranges; a dtype nobody measured raises `UnknownName`."""
+    """The machine at one point of all ranges; a dtype nobody measured raises `UnknownName`.
+
+    `linear_dtype` names the units that multiply quantized blocks, None: those of `dtype`.
+    """
     rate = levels.compute.of(device.rate(dtype))
+    linear_rate = levels.compute.of(device.rate(linear_dtype or dtype))
     bandwidth = levels.memory.of(device.bandwidth_bytes_per_s)
     return Achieved(
         bandwidth_bytes_per_s=bandwidth * levels.memory.of(efficiency.memory),
         matrix_flops_per_s=rate * levels.compute.of(efficiency.compute),
+        linear_flops_per_s=linear_rate * levels.compute.of(efficiency.compute),
         attention_flops_per_s=rate * levels.compute.of(efficiency.attention),
         overhead_s=_OPPOSITE[levels.overhead].of(efficiency.overhead_s),
     )

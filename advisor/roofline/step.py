@@ -63,14 +63,20 @@ class StepCosts:
     prefill_attention: Cost
 
 
-def step_costs(model: ModelShape, batch: StepBatch, dtype: str) -> StepCosts:
-    """FLOP and bytes of each operation, weights and cache in `dtype` (handbook 1.2, 1.3)."""
+def step_costs(
+    model: ModelShape, batch: StepBatch, dtype: str, *, linear_bytes: int | None = None
+) -> StepCosts:
+    """FLOP and bytes of each operation, weights and cache in `dtype` (handbook 1.2, 1.3).
+
+    `linear_bytes` is the width of quantized block weights; embeddings and head keep `dtype`
+    (handbook 7.1).
+    """
     width = dtype_bytes(dtype)
     cache_bytes = model.kv_bytes_per_token(width)
     context = sum(batch.decode_contexts)
     prompts = batch.prefills
     return StepCosts(
-        linear=_matmul(model.linear_parameters, batch.tokens, width),
+        linear=_matmul(model.linear_parameters, batch.tokens, linear_bytes or width),
         head=_matmul(model.head_parameters, batch.rows, width),
         # The cache is read once per request and shared by the positions it verifies.
         decode_attention=Cost(
@@ -92,20 +98,26 @@ def _matmul(parameters: int, rows: float, width: int) -> Cost:
     return Cost(flops=2 * parameters * rows, bytes=parameters * width)
 
 
-def step_time_at(model: ModelShape, batch: StepBatch, dtype: str, machine: Achieved) -> float:
+def step_time_at(
+    model: ModelShape,
+    batch: StepBatch,
+    dtype: str,
+    machine: Achieved,
+    *,
+    linear_bytes: int | None = None,
+) -> float:
     """Seconds of one step on a machine whose shares are known; an empty batch takes none."""
     if not batch.rows:
         return 0.0
-    costs = step_costs(model, batch, dtype)
-    linear = (costs.linear, costs.head)
-    attention = (costs.decode_attention, costs.prefill_attention)
+    costs = step_costs(model, batch, dtype, linear_bytes=linear_bytes)
     return machine.overhead_s + sum(
         cost.time_s(rate_flops_per_s=rate, bandwidth_bytes_per_s=machine.bandwidth_bytes_per_s)
-        for costs_of_kind, rate in (
-            (linear, machine.matrix_flops_per_s),
-            (attention, machine.attention_flops_per_s),
+        for cost, rate in (
+            (costs.linear, machine.linear_flops_per_s),
+            (costs.head, machine.matrix_flops_per_s),
+            (costs.decode_attention, machine.attention_flops_per_s),
+            (costs.prefill_attention, machine.attention_flops_per_s),
         )
-        for cost in costs_of_kind
     )
 
 

@@ -34,6 +34,8 @@ _MAX_NUM_SEQS: Mapping[str, int] = {"cpu": 128, "cuda": 256}
 _MAX_NUM_BATCHED_TOKENS: Mapping[str, int] = {"cpu": 2048, "cuda": 2048}
 _BLOCK_SIZE: Mapping[str, int] = {"cpu": 128, "cuda": 16}
 _ENDS = (Level.LOW, Level.HIGH)
+# The units that multiply quantized blocks, and the bytes of one of their weights.
+_QUANTIZED: Mapping[str, tuple[str, int]] = {"W8A8": ("int8", 1)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +117,21 @@ class _Load:
         return served_dtype(self.model, self.config)
 
     @property
+    def linear(self) -> tuple[str, int | None]:
+        """Units of the layers of the blocks, and the bytes of their weights (None: the dtype's)."""
+        quantization = self.config.levers.quantization
+        return (self.dtype, None) if quantization is None else _QUANTIZED[quantization.scheme]
+
+    @property
     def caches_prefixes(self) -> bool:
         return self.config.levers.enable_prefix_caching is not False
 
     def corner(self, efficiency: Efficiency, levels: Levels, text: Level) -> _Corner:
         share = self.shape.cached_share
         return _Corner(
-            machine=achieved(self.device, self.dtype, efficiency, levels),
+            machine=achieved(
+                self.device, self.dtype, efficiency, levels, linear_dtype=self.linear[0]
+            ),
             cached_share=text.of(share) if self.caches_prefixes and share is not None else 0.0,
             tokens_per_step=self._tokens_per_step(text),
         )
@@ -175,7 +185,9 @@ class _Load:
         return steps * self._step_s(batch, corner)
 
     def _step_s(self, batch: StepBatch, corner: _Corner) -> float:
-        return step_time_at(self.model, batch, self.dtype, corner.machine)
+        return step_time_at(
+            self.model, batch, self.dtype, corner.machine, linear_bytes=self.linear[1]
+        )
 
 
 def _load(
@@ -256,7 +268,7 @@ def predict_gain(
         before = first.tokens_per_s(first.corner(shares, levels[0], text))
         return second.tokens_per_s(second.corner(shares, levels[1], text)) / before
 
-    same_rate = first.dtype == second.dtype
+    same_rate = (first.dtype, first.linear) == (second.dtype, second.linear)
     values = [
         gain(
             (levels, Levels(memory=levels.memory, compute=compute, overhead=levels.overhead)), text

@@ -3,9 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from advisor.errors import InvalidInput
+from advisor.estimate import Estimate
 from advisor.traffic.arrivals import arrivals
+from advisor.traffic.gangs import static_speedup
 from advisor.traffic.lengths import (
     Counts,
     count_source,
@@ -19,6 +22,7 @@ from advisor.traffic.trace import (
     ClassSummary,
     LookupAcceptance,
     PrefixSharing,
+    Quantiles,
     Request,
     TokenColumns,
     TrafficSummary,
@@ -28,6 +32,8 @@ ALL = "all"
 UNLABELLED = "unlabelled"
 # Reported and own count differ this much only when they do not count the same thing.
 _DISAGREEMENT = 2.0
+# Static batches that the bound on continuous batching is stated for.
+STATIC_BATCH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +44,8 @@ class _Figures:
     prompt_tokens: Counts
     output_tokens: Counts
     hits: Counts
-    replays: list[Replay | None]
+    replays: Mapping[int, list[Replay | None]]  # by draft length, the main one first
     block_size: int
-    lookup_tokens: int
 
 
 def summarise(
@@ -49,17 +54,19 @@ def summarise(
     *,
     block_size: int,
     lookup_tokens: int = 4,
+    other_lookups: Sequence[int] = (),
 ) -> TrafficSummary:
     """Lengths, arrivals, prefix sharing and n-gram acceptance, over all and per class.
 
     `tokens` belong to the requests one by one; without them what needs text is None.
-    `block_size` is the engine's KV block in tokens, `lookup_tokens` the draft length replayed.
+    `block_size` is the engine's KV block in tokens, `lookup_tokens` the draft length replayed,
+    `other_lookups` further ones.
     Every figure that the upload cannot give is named with its reason in `unmeasurable`.
     """
     if tokens is not None and len(tokens.prompts) != len(requests):
         raise InvalidInput("tokens", "not the token columns of these requests")
     requests, tokens = _canonical(requests, tokens)
-    figures = _figures(requests, tokens, block_size, lookup_tokens)
+    figures = _figures(requests, tokens, block_size, (lookup_tokens, *other_lookups))
     overall = _class_summary(ALL, figures, range(len(requests)))
     found = arrivals([item.arrival_s for item in requests if item.arrival_s is not None])
     return TrafficSummary(
@@ -74,6 +81,36 @@ def summarise(
         arrivals=found,
         unmeasurable=_unmeasurable(requests, tokens, overall, has_arrivals=found is not None),
         warnings=_disagreements(requests, tokens),
+        **_totals(figures),
+    )
+
+
+class _Totals(TypedDict):
+    """Fields of the summary that are about requests as a whole."""
+
+    total_tokens: Quantiles | None
+    paged_share: float | None
+    block_size: int
+    static_speedup: Estimate | None
+
+
+def _totals(figures: _Figures) -> _Totals:
+    totals = [
+        None if prompt is None or output is None else prompt + output
+        for prompt, output in zip(figures.prompt_tokens, figures.output_tokens, strict=True)
+    ]
+    known = [total for total in totals if total]
+    size = figures.block_size
+    return _Totals(
+        total_tokens=quantiles(totals),
+        # Only the last block of a request is partly empty (handbook 2.4).
+        paged_share=(
+            sum(known) / sum(math.ceil(total / size) * size for total in known) if known else None
+        ),
+        block_size=size,
+        static_speedup=static_speedup(
+            [length for length in figures.output_tokens if length is not None], STATIC_BATCH
+        ),
     )
 
 
@@ -107,7 +144,10 @@ def _canonical(
 
 
 def _figures(
-    requests: Sequence[Request], tokens: TokenColumns | None, block_size: int, lookup_tokens: int
+    requests: Sequence[Request],
+    tokens: TokenColumns | None,
+    block_size: int,
+    draft_lengths: Sequence[int],
 ) -> _Figures:
     prompts = [None] * len(requests) if tokens is None else list(tokens.prompts)
     outputs = [None] * len(requests) if tokens is None else list(tokens.outputs)
@@ -117,12 +157,14 @@ def _figures(
         prompt_tokens=prompt_counts(requests, tokens),
         output_tokens=output_counts(requests, tokens),
         hits=[None if ids is None else next(known) for ids in prompts],
-        replays=[
-            None if prompt is None or output is None else replay(prompt, output, k=lookup_tokens)
-            for prompt, output in zip(prompts, outputs, strict=True)
-        ],
+        replays={
+            k: [
+                None if prompt is None or output is None else replay(prompt, output, k=k)
+                for prompt, output in zip(prompts, outputs, strict=True)
+            ]
+            for k in draft_lengths
+        },
         block_size=block_size,
-        lookup_tokens=lookup_tokens,
     )
 
 
@@ -137,13 +179,15 @@ def _groups(requests: Sequence[Request]) -> Mapping[str, list[int]]:
 
 
 def _class_summary(label: str, figures: _Figures, members: Sequence[int]) -> ClassSummary:
+    lookup, *others = (_lookup(figures, members, k) for k in figures.replays)
     return ClassSummary(
         label=label,
         requests=len(members),
         prompt_tokens=quantiles([figures.prompt_tokens[place] for place in members]),
         output_tokens=quantiles([figures.output_tokens[place] for place in members]),
         prefix_sharing=_sharing(figures, members),
-        lookup=_lookup(figures, members),
+        lookup=lookup,
+        other_lookups=tuple(other for other in others if other is not None),
     )
 
 
@@ -158,12 +202,11 @@ def _sharing(figures: _Figures, members: Sequence[int]) -> PrefixSharing | None:
     return share_of(hits, lengths, figures.block_size)
 
 
-def _lookup(figures: _Figures, members: Sequence[int]) -> LookupAcceptance | None:
-    k = figures.lookup_tokens
+def _lookup(figures: _Figures, members: Sequence[int], k: int) -> LookupAcceptance | None:
     replays = [
         (figures.requests[place], found)
         for place in members
-        if (found := figures.replays[place]) is not None
+        if (found := figures.replays[k][place]) is not None
     ]
     greedy = sum(request.temperature == 0 for request, _ in replays)
     sampled = sum(bool(request.temperature) for request, _ in replays)

@@ -172,7 +172,10 @@ class LookupAcceptance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSummary:
-    """Figures of one request class; `label` is the file's own, or "all"."""
+    """Figures of one request class; `label` is the file's own, or "all".
+
+    `other_lookups` are replays with other draft lengths than that of `lookup`.
+    """
 
     label: str
     requests: int
@@ -180,13 +183,17 @@ class ClassSummary:
     output_tokens: Quantiles | None
     prefix_sharing: PrefixSharing | None
     lookup: LookupAcceptance | None
+    other_lookups: tuple[LookupAcceptance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficSummary:
     """What the upload alone says. None: not measurable from this upload (never zero).
 
-    `warnings` names what the file and the target's tokenizer do not agree on.
+    `warnings` names what the file and the target's tokenizer do not agree on. `total_tokens` are
+    prompt and output of a request together, `paged_share` the used share of a paged cache with
+    blocks of `block_size` (handbook 2.4), `static_speedup` the most that continuous batching gains
+    over static batches of 4 on these output lengths (handbook 5.1).
     """
 
     requests: int
@@ -198,3 +205,7 @@ class TrafficSummary:
     arrivals: Arrivals | None
     unmeasurable: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    total_tokens: Quantiles | None = None
+    paged_share: float | None = None
+    block_size: int | None = None
+    static_speedup: Estimate | None = None

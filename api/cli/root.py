@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from advisor.errors import RooftuneError
-from api.cli import people, service, serving, studies, targets, workloads
+from api.cli import (
+    doctor,
+    exports,
+    forecast,
+    people,
+    record,
+    service,
+    serving,
+    studies,
+    targets,
+    workloads,
+)
 from api.cli.answer import Exit, fail
 from api.cli.connection import Options
 from api.settings import CliSettings
@@ -22,10 +33,14 @@ app = typer.Typer(
 )
 app.command("up")(service.up)
 app.command("demo")(service.demo)
+app.command("record")(record.record)
+app.command("doctor")(doctor.doctor)
 app.add_typer(workloads.app, name="workload")
+app.command("forecast")(forecast.forecast)
 app.add_typer(targets.engines, name="engine")
 app.add_typer(targets.app, name="target")
 app.add_typer(studies.app, name="study")
+serving.recommendations.command("export")(exports.export)
 app.add_typer(serving.recommendations, name="recommendation")
 app.add_typer(serving.reviews, name="review")
 app.command("deploy")(serving.deploy)

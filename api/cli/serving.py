@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from advisor.recommender.recommendation import Recommendation
-from api.cli.answer import Column, Json, console, emit, emit_page
+from api.cli.answer import Column, Json, console, emit
 from api.cli.connection import connect
+from api.cli.listing import list_command
 from api.client import Client
 from api.report import print_recommendation
 from api.schemas import RecommendationView
@@ -116,19 +117,12 @@ def deploy(
     emit(made, DEPLOYMENT_COLUMNS, as_json=as_json)
 
 
-@deployments.command("list")
-def list_deployments(
-    ctx: typer.Context,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    as_json: Json = False,
-) -> None:
-    """Deployments, newest first."""
-    with connect(ctx) as client:
-        emit_page(
-            client.deployments(limit=limit, cursor=cursor), DEPLOYMENT_COLUMNS, as_json=as_json
-        )
+list_command(
+    deployments,
+    "Deployments, newest first.",
+    DEPLOYMENT_COLUMNS,
+    page_of=lambda client, limit, cursor: client.deployments(limit=limit, cursor=cursor),
+)
 
 
 @deployments.command("show")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from advisor.goal import Goal, Objective
+from advisor.measurement.records import LoadRole
 from advisor.serving import Levers
 from advisor.states import STUDY_OVER, StudyState
 from advisor.units import seconds_text
@@ -45,6 +46,16 @@ def start(
     budget_s: Annotated[float, typer.Option(help="Engine time it may take, seconds.")] = 1800.0,
     technique: Annotated[list[str] | None, typer.Option(help="Key; repeat it. None: all.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Number format of the baseline.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help='Start from your own command: "vllm serve ...".')
+    ] = None,
+    ladder_top: Annotated[int, typer.Option(help="Highest load of the baseline's ladder.")] = 32,
+    confirm: Annotated[
+        bool, typer.Option(help="Measure the finalist on held-out requests as well.")
+    ] = True,
+    min_top1_agreement: Annotated[
+        float, typer.Option(help="Least share of the baseline's tokens to keep.")
+    ] = 0.9,
     as_json: Json = False,
 ) -> None:
     """Queue a study."""
@@ -53,10 +64,17 @@ def start(
             name=name,
             workload_id=workload,
             target_id=target,
-            goal=Goal(objective=objective, concurrency=concurrency),
-            baseline=Levers(dtype=dtype),
+            goal=Goal(
+                objective=objective,
+                concurrency=concurrency,
+                min_top1_agreement=min_top1_agreement,
+            ),
+            baseline=None if dtype is None else Levers(dtype=dtype),
+            baseline_command=baseline,
             techniques=technique,
             budget_s=budget_s,
+            ladder_top=ladder_top,
+            confirm=confirm,
         )
     _show(study, as_json=as_json)
 
@@ -114,13 +132,18 @@ def _show(study: StudyView, *, as_json: bool) -> None:
     if as_json:
         return
     out = console()
+    if study.options.baseline_command is not None:
+        out.print(f"  baseline: {study.options.baseline_command}", markup=False, soft_wrap=True)
+    for note in study.options.baseline_notes:
+        out.print(f"    not kept: {note}", markup=False, soft_wrap=True)
     for trial in study.trials:
         out.print(f"  {trial.plan.title}: {_outcome(trial)}", markup=False)
         for point in trial.points:
             rate = point.throughput_tokens_per_s
             flaws = f"  ({', '.join(point.flaws)})" if point.flaws else ""
+            role = "" if point.role is LoadRole.PROBE else f", {point.role.value}"
             out.print(
-                f"    at {point.concurrency}: {rate.value:.1f} tokens/s"
+                f"    at {point.concurrency}{role}: {rate.value:.1f} tokens/s"
                 f" [{rate.low:.1f}, {rate.high:.1f}]{flaws}",
                 markup=False,
             )

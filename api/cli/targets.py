@@ -7,8 +7,9 @@ import typer
 
 from advisor.serving import FunctionalSettings
 from advisor.states import TargetState
-from api.cli.answer import Column, Exit, Json, emit, emit_page
+from api.cli.answer import Column, Exit, Json, emit
 from api.cli.connection import connect
+from api.cli.listing import list_command
 
 engines = typer.Typer(help="Installed engines.", no_args_is_help=True)
 app = typer.Typer(help="Models on a device with an engine.", no_args_is_help=True)
@@ -30,11 +31,18 @@ COLUMNS = (
 )
 
 
-@engines.command("list")
-def list_engines(ctx: typer.Context, *, as_json: Json = False) -> None:
-    """Engines that agents registered."""
-    with connect(ctx) as client:
-        emit_page(client.engines(), ENGINE_COLUMNS, as_json=as_json)
+list_command(
+    engines,
+    "Engines that agents registered.",
+    ENGINE_COLUMNS,
+    page_of=lambda client, limit, cursor: client.engines(limit=limit, cursor=cursor),
+)
+list_command(
+    app,
+    "Targets, newest first.",
+    COLUMNS,
+    page_of=lambda client, limit, cursor: client.targets(limit=limit, cursor=cursor),
+)
 
 
 @app.command("add")
@@ -64,16 +72,3 @@ def add(
     emit(made, COLUMNS, as_json=as_json)
     if made.state is TargetState.FAILED:
         raise typer.Exit(Exit.NEGATIVE)
-
-
-@app.command("list")
-def list_targets(
-    ctx: typer.Context,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    as_json: Json = False,
-) -> None:
-    """Targets, newest first."""
-    with connect(ctx) as client:
-        emit_page(client.targets(limit=limit, cursor=cursor), COLUMNS, as_json=as_json)

@@ -10,8 +10,9 @@ from advisor.canonical import as_json as plain
 from advisor.traffic.formats import read_trace
 from advisor.traffic.summary import summarise
 from advisor.traffic.trace import ClassSummary, Quantiles, TraceReport, TrafficSummary
-from api.cli.answer import Column, Json, console, emit, emit_page, print_json
+from api.cli.answer import Column, Json, console, emit, print_json
 from api.cli.connection import connect
+from api.cli.listing import list_command
 
 app = typer.Typer(help="Traffic samples.", no_args_is_help=True)
 BLOCK_SIZE = 16
@@ -99,17 +100,12 @@ def upload(
     emit(made, COLUMNS, as_json=as_json)
 
 
-@app.command("list")
-def list_workloads(
-    ctx: typer.Context,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    as_json: Json = False,
-) -> None:
-    """Uploaded samples, newest first."""
-    with connect(ctx) as client:
-        emit_page(client.workloads(limit=limit, cursor=cursor), COLUMNS, as_json=as_json)
+list_command(
+    app,
+    "Uploaded samples, newest first.",
+    COLUMNS,
+    page_of=lambda client, limit, cursor: client.workloads(limit=limit, cursor=cursor),
+)
 
 
 @app.command("show")

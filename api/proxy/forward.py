@@ -1,27 +1,39 @@
-"""Sends one request to the engine behind a deployment and the answer back.
+"""What the proxy does with a call: the deployment's name and a usage frame, counted either way.
 
 The engine's own model name (a random token) is replaced by the deployment's name in both
-directions. A client that leaves cancels the upstream call, before the first byte too.
+directions. Of the client's headers none goes on: its key is the proxy's, not the engine's.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import logging
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import httpx
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 
-from api.proxy.answers import refusal
+from api.proxy.answers import error_body, openai_error, refusal
 from api.proxy.endpoints import Endpoint
 from api.proxy.figures import Figures
-from api.proxy.frames import FrameSplitter, Usage, usage_in, usage_of
+from api.proxy.frames import (
+    DONE,
+    FrameSplitter,
+    Usage,
+    body_of,
+    carries_token,
+    data_of,
+    error_in,
+    usage_in,
+)
+from api.proxy.relay import Headers, Limits, Relay
 from api.proxy.settings import ProxySettings
 
-HOP_BY_HOP = frozenset({"content-length", "transfer-encoding", "connection", "date", "server"})
-CLIENT_CLOSED_REQUEST = 499
+LOG = logging.getLogger(__name__)
+BROKEN_OFF = 502
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,43 +43,162 @@ class Call:
     endpoint: Endpoint
     path: str
     body: dict[str, Any]
-    streaming: bool
     wants_usage: bool
 
     @classmethod
     def of(cls, endpoint: Endpoint, path: str, body: dict[str, Any]) -> "Call":
         """The call for a client's body: engine's model name in, usage frame always asked for."""
-        streaming = body.get("stream") is True
         options = body.get("stream_options")
         options = dict(options) if isinstance(options, dict) else {}
         wants_usage = options.get("include_usage") is True
         sent = {**body, "model": endpoint.served_model_name}
-        if streaming:
+        if body.get("stream") is True:
+            if not wants_usage:  # an engine heeds it only beside a usage frame, which is ours here
+                options.pop("continuous_usage_stats", None)
             sent["stream_options"] = {**options, "include_usage": True}
-        return cls(
-            endpoint=endpoint, path=path, body=sent, streaming=streaming, wants_usage=wants_usage
-        )
+        return cls(endpoint=endpoint, path=path, body=sent, wants_usage=wants_usage)
 
     def renamed(self, data: bytes) -> bytes:
-        """Engine bytes with the deployment's name in place of the engine's token."""
-        token = self.endpoint.served_model_name or ""
-        return data.replace(json.dumps(token).encode(), json.dumps(self.endpoint.name).encode())
+        """Engine bytes with the deployment's name as the value of ``model``.
+
+        Quotes inside of texts are escaped, so what looks like the pair is the pair.
+        """
+        token = json.dumps(self.endpoint.served_model_name).encode()
+        name = json.dumps(self.endpoint.name).encode()
+        if token == name or token not in data:
+            return data
+        return re.sub(rb'("model"\s*:\s*)' + re.escape(token), rb"\g<1>" + name, data)
+
+
+@dataclass(slots=True)
+class ServedAnswer:
+    """The tap of one call: renames, drops the usage frame nobody asked for, counts."""
+
+    call: Call
+    figures: Figures
+    began_s: float = field(default_factory=time.monotonic)
+    raw: bool = False
+    begun: bool = False
+    complete: bool = False
+    _splitter: FrameSplitter = field(default_factory=FrameSplitter)
+    _usage: Usage | None = None
+    _usage_sent: bool = False
+    _failed: int | None = None
+    _first_token_s: float | None = None
+
+    def streams(self, response: httpx.Response) -> bool:
+        """Event streams are passed on frame by frame, everything else as a whole."""
+        kind = response.headers.get("content-type", "")
+        return not response.is_error and kind.startswith("text/event-stream")
+
+    def part(self, chunk: bytes) -> Iterator[bytes]:
+        """The frames that `chunk` completes, as the client gets them."""
+        for frame in self._splitter.feed(chunk):
+            if self._passes(frame):
+                yield self.call.renamed(frame)
+
+    def tail(self) -> Iterator[bytes]:
+        """What was left; a stream without its end is said to be broken."""
+        rest = self._splitter.rest()
+        if rest and self._passes(rest):
+            yield self.call.renamed(rest)
+        if not self.complete and self._failed is None:
+            self._failed = BROKEN_OFF
+            yield self.broken("it ended the stream too early")
+
+    def _passes(self, frame: bytes) -> bool:
+        """Note what a frame says; False for a usage frame that is not for the client (D-11)."""
+        data = data_of(frame)
+        if data == DONE:
+            self.complete = True
+            return True
+        if self.begun and b'"usage"' not in data and b'"error"' not in data:
+            return True  # nothing in it that is counted: not worth parsing
+        body = body_of(data)
+        if body is None:
+            return True
+        self._failed = error_in(body) or self._failed
+        if not self.begun and carries_token(body):
+            self.begun = True
+            self._first_token_s = time.monotonic()
+        usage = usage_in(body)
+        self._usage = usage or self._usage
+        if usage is None or body.get("choices") != []:
+            return True
+        first, self._usage_sent = not self._usage_sent, True
+        return self.call.wants_usage and first
+
+    def whole(self, status: int, headers: Headers, content: bytes) -> Response:
+        """A plain answer; an error in the OpenAI form, under the deployment's name."""
+        if status < HTTPStatus.BAD_REQUEST:
+            body = body_of(content) or {}
+            self._usage, self._failed = usage_in(body), error_in(body)
+            self.complete = True
+            content = self.call.renamed(content)
+        else:
+            content = openai_error(status, content)
+            token, name = self.call.endpoint.served_model_name or "", self.call.endpoint.name
+            content = content.replace(token.encode(), name.encode()) if token else content
+            headers = [item for item in headers if item[0] != "content-type"]
+            headers.append(("content-type", "application/json"))
+        answer = Response(content, status_code=status)
+        for name, value in headers:
+            answer.headers.append(name, value)
+        return answer
+
+    def broken(self, reason: str) -> bytes:
+        """An error frame: the head with its status 200 is gone already."""
+        body = error_body(self._said(reason), kind="server_error", code="engine_broke_off")
+        return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+    def refused(self, status: int, message: str, *, retry_after_s: int | None = None) -> Response:
+        """An error of the proxy's own, with the deployment's name."""
+        code = "not_serving" if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+        return refusal(
+            status, self._said(message), kind="server_error", code=code, retry_after_s=retry_after_s
+        )
+
+    def _said(self, reason: str) -> str:
+        return f"the engine of deployment {self.call.endpoint.name!r}: {reason}"
+
+    def status(self, status: int) -> int:
+        """A failure inside of a stream counts as one (case S-07)."""
+        return self._failed or status
+
+    async def ended(self, status: int) -> None:
+        """Count it, and log it: figures only, nothing that a client or an engine wrote."""
+        usage, name = self._usage, self.call.endpoint.name
+        seconds = time.monotonic() - self.began_s
+        ttft_s = None if self._first_token_s is None else self._first_token_s - self.began_s
+        self.figures.ended(name, status, usage, seconds=seconds, ttft_s=ttft_s)
+        LOG.info(
+            "deployment=%s path=%s status=%d prompt_tokens=%s completion_tokens=%s ttft_s=%s"
+            " seconds=%.3f",
+            name,
+            self.call.path,
+            status,
+            "-" if usage is None else usage.prompt_tokens,
+            "-" if usage is None else usage.completion_tokens,
+            "-" if ttft_s is None else f"{ttft_s:.3f}",
+            seconds,
+        )
 
 
 class Forwarder:
-    """Holds the connections to the engines."""
+    """Holds the HTTP client towards the engines."""
 
     def __init__(self, settings: ProxySettings, figures: Figures) -> None:
-        self._settings = settings
+        self._limits = Limits(
+            connect_s=settings.proxy_connect_timeout_s,
+            first_byte_s=settings.proxy_first_byte_timeout_s,
+            idle_s=settings.proxy_idle_timeout_s,
+            stall_s=settings.proxy_client_stall_s,
+        )
         self._figures = figures
+        # No connection is kept: on the loopback a new one costs nothing, a stale one a request.
         self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(
-                connect=settings.proxy_connect_timeout_s,
-                read=None,  # first byte and idle limits are kept here, they differ
-                write=settings.proxy_idle_timeout_s,
-                pool=None,
-            ),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            timeout=self._limits.of_client,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             trust_env=False,
         )
 
@@ -75,115 +206,14 @@ class Forwarder:
         """Close every connection to an engine."""
         await self._client.aclose()
 
-    async def send(self, request: Request, call: Call) -> Response:
+    def send(self, call: Call) -> Response:
         """The engine's answer, or a 502, 503 or 504 in the OpenAI form."""
-        self._figures.started(call.endpoint.name)
-        upstream = asyncio.ensure_future(self._open(call))
-        gone = asyncio.ensure_future(_client_gone(request))
-        try:
-            await asyncio.wait(
-                {upstream, gone},
-                timeout=self._settings.proxy_first_byte_timeout_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if upstream.done():
-                return await self._answer(call, upstream.result())
-            if gone.done():
-                return self._refused(call, CLIENT_CLOSED_REQUEST, "the client left")
-            return self._refused(call, 504, "the engine did not begin to answer in time")
-        except httpx.ConnectError:
-            return self._refused(call, 503, "the engine is not reachable", retry_after_s=2)
-        except httpx.HTTPError as error:
-            return self._refused(call, 502, f"the engine broke off ({type(error).__name__})")
-        finally:
-            await _cancelled(upstream, gone)
-
-    async def _open(self, call: Call) -> httpx.Response:
-        """Response with its head read; a plain answer has its body read too."""
-        url = f"{call.endpoint.base_url}{call.path}"
-        upstream = self._client.build_request("POST", url, json=call.body)
-        response = await self._client.send(upstream, stream=True)
-        if not call.streaming or response.is_error:
-            try:
-                await response.aread()
-            finally:
-                await response.aclose()
-        return response
-
-    async def _answer(self, call: Call, response: httpx.Response) -> Response:
-        headers = {k: v for k, v in response.headers.items() if k.lower() not in HOP_BY_HOP}
-        headers.pop("content-encoding", None)
-        if call.streaming and not response.is_error:
-            return StreamingResponse(
-                self._stream(call, response), status_code=response.status_code, headers=headers
-            )
-        content = call.renamed(response.content)
-        usage = _usage_in_bytes(content)
-        self._figures.ended(call.endpoint.name, response.status_code, usage)
-        return Response(content, status_code=response.status_code, headers=headers)
-
-    async def _stream(self, call: Call, response: httpx.Response) -> AsyncIterator[bytes]:
-        splitter, usage, status = FrameSplitter(), None, CLIENT_CLOSED_REQUEST
-        try:
-            async for chunk in _within(response.aiter_raw(), self._settings.proxy_idle_timeout_s):
-                for frame in splitter.feed(chunk):
-                    seen, usage_only = usage_of(frame)
-                    usage = seen or usage
-                    if usage_only and not call.wants_usage:
-                        continue
-                    yield call.renamed(frame)
-            if rest := splitter.rest():
-                yield call.renamed(rest)
-            status = response.status_code
-        except (httpx.HTTPError, TimeoutError) as error:
-            status = 502
-            yield _broken_off(type(error).__name__)
-        finally:
-            await response.aclose()
-            self._figures.ended(call.endpoint.name, status, usage)
-
-    def _refused(
-        self, call: Call, status: int, message: str, retry_after_s: int | None = None
-    ) -> JSONResponse:
-        self._figures.ended(call.endpoint.name, status, None)
-        return refusal(
-            status,
-            f"deployment {call.endpoint.name!r}: {message}",
-            kind="server_error",
-            retry_after_s=retry_after_s,
+        request = self._client.build_request(
+            "POST",
+            f"{call.endpoint.base_url}{call.path}",
+            content=json.dumps(call.body, allow_nan=False).encode(),
+            # Compressed frames could not be read without undoing it.
+            headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
         )
-
-
-async def _within(chunks: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
-    """`chunks`, with a limit on the wait for each."""
-    while True:
-        try:
-            yield await asyncio.wait_for(anext(chunks), idle_s)
-        except StopAsyncIteration:
-            return
-
-
-async def _client_gone(request: Request) -> None:
-    """Returns when the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _cancelled(*tasks: "asyncio.Future[Any]") -> None:
-    """Cancel what is still running; a response opened too late is closed by its own task."""
-    pending = [task for task in tasks if not task.done()]
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-
-
-def _usage_in_bytes(content: bytes) -> Usage | None:
-    try:
-        return usage_in(json.loads(content))
-    except ValueError:
-        return None
-
-
-def _broken_off(reason: str) -> bytes:
-    error = {"message": f"the engine broke off ({reason})", "type": "server_error", "code": None}
-    return b"data: " + json.dumps({"error": error}).encode() + b"\n\n"
+        self._figures.started(call.endpoint.name)
+        return Relay(self._client, self._limits, request, ServedAnswer(call, self._figures))

@@ -1,18 +1,30 @@
 """Recommendations and their reviews."""
 
+from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, status
+from fastapi import APIRouter, Query, Response, status
 from sqlalchemy.orm import Session
 
 from api import views
+from api.charts.gallery import charts_of
 from api.deps import Db, Paging, Reviewer, Service, Viewer, identifier
+from api.documents.content import document
+from api.documents.markdown import as_markdown
+from api.documents.page import as_html
 from api.inputs import ReviewIn
-from api.schemas import Page, RecommendationView
+from api.schemas import ChartView, Page, RecommendationView
 from db import identity, recommendations
 from db.recommendations import Decision, NewReview
 from db.tables import RecommendationRow
 
+WRITERS = {
+    "html": (as_html, "text/html; charset=utf-8"),
+    "md": (as_markdown, "text/markdown; charset=utf-8"),
+}
+REPORT: dict[str, object] = {
+    "content": {kind.partition(";")[0]: {} for _, kind in WRITERS.values()}
+}
 router = APIRouter(prefix="/v1/recommendations", tags=["recommendations"])
 
 
@@ -45,6 +57,39 @@ def read_recommendation(recommendation_id: str, caller: Viewer, session: Db) -> 
     """One recommendation with its reviews."""
     identified = identifier("recommendation", recommendation_id)
     return _view(session, recommendations.one(session, identified, caller.scope))
+
+
+@router.get("/{recommendation_id}/charts")
+def read_charts(recommendation_id: str, caller: Viewer, session: Db) -> tuple[ChartView, ...]:
+    """The pictures of a recommendation as plotly figures, each with its table."""
+    identified = identifier("recommendation", recommendation_id)
+    return charts_of(recommendations.one(session, identified, caller.scope).body)
+
+
+@router.get(
+    "/{recommendation_id}/report",
+    response_class=Response,
+    responses={status.HTTP_200_OK: {"description": "The report", **REPORT}},
+)
+def read_report(
+    recommendation_id: str,
+    caller: Viewer,
+    session: Db,
+    form: Annotated[Literal["html", "md"], Query(alias="format")] = "html",
+) -> Response:
+    """The whole recommendation as one HTML file without outside parts, or as Markdown."""
+    identified = identifier("recommendation", recommendation_id)
+    found = _view(session, recommendations.one(session, identified, caller.scope))
+    write, media_type = WRITERS[form]
+    name = f"rooftune-{found.id[:8]}.{form}"
+    return Response(
+        write(document(found)),
+        media_type=media_type,
+        headers={
+            "content-disposition": f'inline; filename="{name}"',
+            "x-content-type-options": "nosniff",
+        },
+    )
 
 
 @router.post("/{recommendation_id}/reviews", status_code=status.HTTP_201_CREATED)

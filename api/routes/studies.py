@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from advisor.errors import StateConflict
 from advisor.recommender import planner
-from advisor.recommender.evidence import TrialPlan
-from advisor.serving import ServingConfig
+from advisor.recommender.evidence import StudyOptions, TrialPlan
 from advisor.states import STUDY_OVER, StudyState, TargetState
 from advisor.techniques import technique
 from api import views
+from api.baselines import starting_point
 from api.deps import (
     Ask,
     Db,
@@ -54,17 +54,29 @@ def create_study(
         target = targets.one(session, identifier("target", body.target_id), caller.scope)
         if target.state == TargetState.FAILED:
             raise StateConflict("target", target.state, "studied")
+        start = starting_point(
+            body.baseline_command,
+            None if body.baseline is None else body.baseline.to_domain(),
+            functional=target.functional,
+            model=target.model,
+        )
         new = studies.NewStudy(
             project_id=workload.project_id,
             name=body.name,
             workload_id=workload.id,
             target_id=target.id,
             goal=body.goal.to_domain(),
-            baseline=ServingConfig(functional=target.functional, levers=body.baseline.to_domain()),
+            baseline=start.config,
             techniques=_asked(body.techniques),
             budget_s=body.budget_s,
             requests_per_point=body.requests_per_point,
             seed=body.seed,
+            options=StudyOptions(
+                ladder_top=body.ladder_top,
+                confirm=body.confirm,
+                baseline_command=start.command,
+                baseline_notes=start.notes,
+            ),
         )
         principal = caller.principal
         row = studies.create(

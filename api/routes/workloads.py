@@ -1,20 +1,27 @@
 """Workloads: upload, read, delete."""
 
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
+from uuid import UUID
 
-from fastapi import APIRouter, Request, status
+from fastapi import APIRouter, Query, Request, status
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
+from advisor.errors import Unavailable
+from advisor.hardware import DeviceFacts, datasheet
+from advisor.recommender.outlook import Outlook, Served, outlook
+from advisor.serving import ServingConfig
 from advisor.traffic.trace import TrafficSummary
 from api import views
-from api.deps import Db, IdempotencyKey, Paging, Service, Submitter, Viewer, identifier
+from api.auth import Caller
+from api.deps import Db, IdempotencyKey, Paging, Parts, Service, Submitter, Viewer, identifier
 from api.inputs import WorkloadIn
 from api.schemas import Page, WorkloadView
 from api.uploads import Upload, store, summary_under
-from db import workloads
+from db import targets, workloads
+from db.session import transaction
 
 MULTIPART = {
     "requestBody": {
@@ -60,6 +67,7 @@ def router(upload_max_bytes: int) -> APIRouter:
         status_code=status.HTTP_204_NO_CONTENT,
     )
     routes.add_api_route("/{workload_id}/summary", read_summary, methods=["GET"])
+    routes.add_api_route("/{workload_id}/forecast", read_forecast, methods=["GET"])
     return routes
 
 
@@ -136,4 +144,40 @@ def read_summary(
         caller,
         identifier("workload", workload_id),
         None if target_id is None else identifier("target", target_id),
+    )
+
+
+def read_forecast(
+    *,
+    workload_id: str,
+    caller: Viewer,
+    service: Service,
+    target_id: str | None = None,
+    hardware: str | None = None,
+    concurrency: Annotated[int, Query(ge=1, le=1024)] = 16,
+) -> Outlook:
+    """What the upload promises per technique before anything is started.
+
+    `target_id` names model, settings and tokenizer, `hardware` a GPU of the built-in table that
+    stands in for the target's device. Without a target only what lengths alone say.
+    """
+    card = None if hardware is None else datasheet(hardware)
+    wanted = None if target_id is None else identifier("target", target_id)
+    served = None if wanted is None else _served(service, caller, wanted, card)
+    summary = summary_under(service, caller, identifier("workload", workload_id), wanted)
+    return outlook(summary, served, concurrency=concurrency)
+
+
+def _served(parts: Parts, caller: Caller, target_id: UUID, card: DeviceFacts | None) -> Served:
+    """The target's model on its device or on `card`; one that was not inspected is not ready."""
+    with transaction(parts.sessions) as session:
+        target = targets.one(session, target_id, caller.scope)
+    device = card or target.device
+    if target.shape is None or device is None:
+        remedy = "see its error" if target.error else "wait until it is ready"
+        raise Unavailable(f"target {target.name!r} is {target.state}", remedy)
+    return Served(
+        model=target.shape,
+        device=device,
+        baseline=ServingConfig(functional=target.functional),
     )

@@ -4,6 +4,7 @@ import time
 
 import streamlit as st
 
+from advisor.recommender.phrases import settings_text
 from advisor.states import DEPLOYMENT_OVER, DeploymentState
 from advisor.units import seconds_text
 from api.client import DeploymentView
@@ -11,7 +12,7 @@ from dashboard.app import run
 from dashboard.listing import grid, newest, pick
 from dashboard.session import act, client, readable_errors
 from dashboard.settings import DashboardSettings
-from dashboard.wording import SHORT_HASH, count_text, overrides_text, plain, time_text, words
+from dashboard.wording import SHORT_HASH, count_text, plain, time_text, words
 
 ANSWER_TOKENS = 256
 
@@ -48,7 +49,7 @@ def _line(item: DeploymentView) -> dict[str, str]:
         "generation": str(item.generation),
         "state": words(item.state),
         "url": item.url,
-        "settings": overrides_text(item.config.overrides()),
+        "settings": settings_text(item.config.overrides()),
         "restarts": str(item.restarts),
         "created": time_text(item.created_at),
         "ready": time_text(item.ready_at),
@@ -74,7 +75,7 @@ def _state(deployment_id: str, shown: DeploymentState) -> None:
 
 def _facts(item: DeploymentView) -> None:
     st.caption(
-        f"{plain(overrides_text(item.config.overrides()))}; configuration hash"
+        f"{plain(settings_text(item.config.overrides()))}; configuration hash"
         f" `{item.config_hash[:SHORT_HASH]}`; device class {plain(item.device_class)};"
         f" {item.restarts} restarts"
     )

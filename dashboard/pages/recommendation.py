@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import streamlit as st
 
+from advisor.recommender.phrases import settings_text, span_text
 from advisor.recommender.recommendation import (
     Effect,
     MemoryPicture,
@@ -15,9 +16,10 @@ from advisor.recommender.recommendation import (
     VerdictKind,
 )
 from advisor.states import RecommendationState
-from api.client import RecommendationView
+from api.client import ChartView, RecommendationView
 from dashboard.app import run
-from dashboard.charts import ranking_chart
+from dashboard.charts import show_chart
+from dashboard.findings import show_confirmation, show_load, show_notes, show_paging, show_quality
 from dashboard.listing import figure, newest, pick, table
 from dashboard.session import act, client, principal
 from dashboard.trials import acceptance_row
@@ -26,26 +28,29 @@ from dashboard.wording import (
     SHORT_HASH,
     count_text,
     gain_text,
+    joined,
     milliseconds_text,
     origin_text,
-    overrides_text,
     plain,
     rate_text,
     share_text,
     size_text,
-    spread_text,
     time_text,
     words,
 )
 
-Colour: TypeAlias = Literal["green", "red", "gray", "orange"]
+Colour: TypeAlias = Literal["blue", "orange", "gray", "violet"]
+# The colours of the pictures (api/charts/figure.py), as far as a badge has them.
 COLOURS: Mapping[VerdictKind, Colour] = {
-    VerdictKind.HELPS: "green",
-    VerdictKind.HURTS: "red",
+    VerdictKind.HELPS: "blue",
+    VerdictKind.HURTS: "orange",
     VerdictKind.NEUTRAL: "gray",
-    VerdictKind.UNKNOWN: "orange",
+    VerdictKind.UNKNOWN: "violet",
     VerdictKind.NOT_APPLICABLE: "gray",
 }
+
+CHARTS = "charts"
+FORMATS = {"html": "HTML (one file)", "md": "Markdown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,40 @@ def page() -> None:
 
     chosen = pick("recommendation", found, title)
     _conditions(chosen)
-    _ranking(chosen.body)
-    _verdicts(chosen.body)
-    _resources(chosen.body)
+    _exports(chosen)
+    charts = _charts(chosen)
+    _ranking(chosen.body, charts["ranking"])
+    show_confirmation(chosen.body)
+    _verdicts(chosen.body, charts)
+    show_quality(chosen.body)
+    show_load(chosen.body, charts["saturation"])
+    _resources(chosen.body, charts["memory"])
+    _model(charts)
+    show_notes(chosen.body)
     _review(chosen)
     _deploy(chosen)
+
+
+def _charts(found: RecommendationView) -> Mapping[str, ChartView]:
+    """The pictures by their key; kept, for a bundle never changes."""
+    held: tuple[str, Mapping[str, ChartView]] | None = st.session_state.get(CHARTS)
+    if held is None or held[0] != found.hash:
+        made = client().recommendation_charts(found.id)
+        held = (found.hash, {chart.key: chart for chart in made})
+        st.session_state[CHARTS] = held
+    return held[1]
+
+
+def _exports(found: RecommendationView) -> None:
+    """The report as a file; it is written when it is asked for."""
+    with st.popover("Export", icon=":material/download:"):
+        form = st.selectbox("Format", list(FORMATS), format_func=lambda key: FORMATS[key])
+        st.download_button(
+            "Download",
+            data=lambda: client().recommendation_report(found.id, form),
+            file_name=f"rooftune-{found.id[:8]}.{form}",
+            on_click="ignore",
+        )
 
 
 def _conditions(found: RecommendationView) -> None:
@@ -101,15 +135,13 @@ def _conditions(found: RecommendationView) -> None:
         st.warning(plain(warning))
 
 
-def _ranking(body: Recommendation) -> None:
+def _ranking(body: Recommendation, chart: ChartView) -> None:
     st.header("Ranked configurations")
     st.caption(
         f"At {body.goal.concurrency} requests in flight, by {body.goal.objective.value}. The gain"
-        f" is over the baseline ({plain(overrides_text(body.baseline.overrides()))})."
+        f" is over the baseline ({plain(settings_text(body.baseline.overrides()))})."
     )
-    if body.ranked:
-        ranking_chart(body.ranked)
-        st.caption("Bars are throughput, lines their intervals.")
+    show_chart(chart, tabled=False)
     table([_rank(item) for item in body.ranked])
     with st.expander("Settings, sources and hashes"):
         table([_origin(item) for item in body.ranked])
@@ -131,22 +163,26 @@ def _rank(item: RankedConfig) -> dict[str, str]:
 def _origin(item: RankedConfig) -> dict[str, str]:
     return {
         "#": str(item.rank),
-        "settings": overrides_text(item.config.overrides()),
+        "settings": settings_text(item.config.overrides()),
         "throughput from": origin_text(item.throughput_tokens_per_s),
         "gain from": origin_text(item.gain),
         "configuration hash": item.config_hash[:SHORT_HASH],
     }
 
 
-def _verdicts(body: Recommendation) -> None:
+def _verdicts(body: Recommendation, charts: Mapping[str, ChartView]) -> None:
     st.header("Verdicts")
     st.caption(
         "What each technique does on this traffic. A gain above zero means that having the"
         " technique is better; the prediction was made before anything was measured."
     )
+    show_chart(charts["gains"], tabled=False)
     for verdict in body.verdicts:
         with st.container(border=True):
             _verdict(verdict)
+    for key in ("acceptance", "classes"):
+        st.subheader(charts[key].title)
+        show_chart(charts[key], tabled=False)
 
 
 def _verdict(verdict: Verdict) -> None:
@@ -155,6 +191,9 @@ def _verdict(verdict: Verdict) -> None:
         st.markdown(f"**{plain(verdict.title)}**")
     st.write(plain(verdict.sentence))
     table([_effect(effect) for effect in verdict.effects])
+    origins = dict.fromkeys(origin_text(item.measured) for item in verdict.effects if item.measured)
+    if origins:
+        st.caption(plain(joined(list(origins))))
     classes = [effect for effect in verdict.effects if effect.by_class]
     if not classes and not verdict.acceptance:
         return
@@ -184,16 +223,22 @@ def _effect(effect: Effect) -> dict[str, str]:
         if effect.predicted is None
         else f"{gain_text(effect.predicted)}, {effect.predicted.source.value}",
         "measured": missing if effect.measured is None else gain_text(effect.measured),
-        "from": origin_text(effect.measured),
     }
 
 
-def _resources(body: Recommendation) -> None:
+def _model(charts: Mapping[str, ChartView]) -> None:
+    st.header("The model behind the forecast")
+    for key in ("roofline", "predictions"):
+        st.subheader(charts[key].title)
+        show_chart(charts[key])
+
+
+def _resources(body: Recommendation, chart: ChartView) -> None:
     st.header("Noise and memory")
     floor = body.noise.relative_sd
     cells = st.columns(4)
     with cells[0]:
-        spread = spread_text(floor, scale=0.01, unit="%")
+        spread = span_text(floor, scale=0.01, unit="%")
         note = f"between {body.noise.repeats} repeats; {body.noise.basis}"
         figure("Noise floor", spread, f"{note}; {floor.source.value}")
     memory = body.memory
@@ -206,15 +251,18 @@ def _resources(body: Recommendation) -> None:
     with cells[3]:
         total = size_text(memory.device_bytes)
         figure("Headroom", size_text(memory.headroom_bytes), f"of {total} device memory")
+    show_chart(chart)
+    show_paging(body)
 
 
 def _kv_note(memory: MemoryPicture) -> str:
     tokens = "capacity not reported"
     if memory.kv_cache_tokens is not None:
         tokens = f"room for {memory.kv_cache_tokens:,} tokens"
-    return (
-        f"{tokens} of {memory.kv_bytes_per_token:,} B; peak use {share_text(memory.kv_peak_usage)}"
-    )
+    peak = f"peak use {share_text(memory.kv_peak_usage)}"
+    if memory.kv_free_tokens_at_peak is not None:
+        peak += f", {memory.kv_free_tokens_at_peak:,} tokens free then"
+    return f"{tokens} of {memory.kv_bytes_per_token:,} B; {peak}"
 
 
 def _review(found: RecommendationView) -> None:

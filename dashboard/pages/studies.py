@@ -3,6 +3,8 @@
 import streamlit as st
 
 from advisor.goal import Goal, Objective
+from advisor.recommender.evidence import StudyOptions
+from advisor.recommender.phrases import settings_text
 from advisor.states import STUDY_OVER, StudyState, TargetState, TrialState
 from advisor.techniques import TECHNIQUES
 from advisor.units import MILLISECONDS_PER_S, seconds_text
@@ -11,10 +13,11 @@ from dashboard.app import run
 from dashboard.listing import grid, newest, pick, show
 from dashboard.session import act, client, readable_errors, say
 from dashboard.settings import DashboardSettings
-from dashboard.trials import show_plan, show_trials
-from dashboard.wording import overrides_text, plain, time_text, words
+from dashboard.trials import now_text, show_plan, show_trials
+from dashboard.wording import plain, time_text, words
 
 MINUTE_S = 60
+LONGEST_COMMAND = 8000
 LONGEST_MINUTES = 7 * 24 * 60
 
 
@@ -54,12 +57,22 @@ def _create(workloads: list[WorkloadView], targets: list[TargetView]) -> None:
         workload = left.selectbox("Workload", list(samples), format_func=lambda key: samples[key])
         target = right.selectbox("Target", list(models), format_func=lambda key: models[key])
         goal = _goal()
-        cells = st.columns(3)
+        command = _command()
+        cells = st.columns(4, vertical_alignment="bottom")
         minutes = cells[0].number_input(
             "Engine time (minutes)", min_value=1, max_value=LONGEST_MINUTES, value=30
         )
         requests = cells[1].number_input("Requests per load point", min_value=1, value=48)
         seed = cells[2].number_input("Seed", min_value=0, value=0)
+        top = cells[3].number_input(
+            "Highest load of the ladder",
+            min_value=1,
+            max_value=1024,
+            value=32,
+            help="The baseline is measured at 1, 2, 4, ... requests in flight up to this many, or"
+            " until it saturates.",
+        )
+        confirm = _confirm()
         keys = st.multiselect(
             "Techniques to test",
             list(titles),
@@ -82,24 +95,59 @@ def _create(workloads: list[WorkloadView], targets: list[TargetView]) -> None:
             budget_s=float(minutes * MINUTE_S),
             requests_per_point=requests,
             seed=seed,
+            baseline_command=command.strip() or None,
+            ladder_top=top,
+            confirm=confirm,
         )
         show("study", made.id)
         say(f"Study {plain(made.name)} is queued.")
         st.rerun()
 
 
+def _command() -> str:
+    return st.text_area(
+        "Your own baseline",
+        max_chars=LONGEST_COMMAND,
+        height=80,
+        placeholder="vllm serve my-model --max-num-seqs 64",
+        help="A `vllm serve` command line. Its levers are what every technique is compared"
+        " with; empty means vLLM's defaults. Settings that are not known are listed in the"
+        " recommendation.",
+    )
+
+
+def _confirm() -> bool:
+    return st.checkbox(
+        "Confirm the best configuration on other requests",
+        value=True,
+        help="At the end the best configuration meets the baseline on requests that no other"
+        " trial saw.",
+    )
+
+
 def _goal() -> Goal:
     """Objective, load and limits from the form; empty limits do not bind."""
-    cells = st.columns(4)
+    cells = st.columns(5, vertical_alignment="bottom")
     objective = cells[0].selectbox("Objective", [item.value for item in Objective])
     concurrency = cells[1].number_input("Requests in flight", min_value=1, max_value=1024, value=16)
     first = cells[2].number_input("First token p95 limit (ms)", min_value=1.0, value=None)
     each = cells[3].number_input("Per token p95 limit (ms)", min_value=0.1, value=None)
+    floor = cells[4].number_input(
+        "Same tokens at least (%)",
+        min_value=0.0,
+        max_value=100.0,
+        value=90.0,
+        step=1.0,
+        format="%.0f",
+        help="Quality floor: at this share of positions a technique that changes outputs must keep"
+        " the baseline's most likely token. 0: no floor.",
+    )
     return Goal(
         objective=Objective(objective),
         concurrency=concurrency,
         ttft_p95_s=None if first is None else first / MILLISECONDS_PER_S,
         tpot_p95_s=None if each is None else each / MILLISECONDS_PER_S,
+        min_top1_agreement=floor / 100 if floor > 0 else None,
     )
 
 
@@ -127,12 +175,14 @@ def _one(study_id: str, shown: StudyState) -> None:
 
 def _study(study: StudyView) -> None:
     st.header(plain(study.name))
-    baseline = plain(overrides_text(study.baseline.overrides()))
+    baseline = plain(settings_text(study.baseline.overrides()))
     st.caption(
         f"{study.goal.objective.value} at {study.goal.concurrency} requests in flight;"
         f" baseline: {baseline}; {study.requests_per_point} requests per load point;"
-        f" seed {study.seed}; budget {seconds_text(study.budget_s)} of engine time"
+        f" seed {study.seed}; ladder up to {study.options.ladder_top};"
+        f" budget {seconds_text(study.budget_s)} of engine time"
     )
+    _options(study.options)
     _state(study)
     if study.recommendation_id is not None:
         st.page_link(
@@ -144,6 +194,14 @@ def _study(study: StudyView) -> None:
     st.subheader("Trials")
     show_trials(study)
     show_plan(study.plan)
+
+
+def _options(options: StudyOptions) -> None:
+    if options.baseline_command is not None:
+        st.caption("The baseline is this command:")
+        st.code(options.baseline_command, language=None, wrap_lines=True)
+    for note in options.baseline_notes:
+        st.caption(f"Baseline: {plain(note)}")
 
 
 def _state(study: StudyView) -> None:
@@ -171,7 +229,7 @@ def _outcome(study: StudyView) -> None:
 
 def _headline(study: StudyView) -> str:
     now = next((item for item in study.trials if item.state is TrialState.MEASURING), None)
-    what = words(study.state) if now is None else f"measuring {plain(now.plan.title)}"
+    what = words(study.state) if now is None else plain(now_text(now))
     if study.state is StudyState.QUEUED:
         return f"{what}: waits for an agent of {plain(study.device_class)}"
     if study.remaining_s is None:

@@ -4,6 +4,7 @@ import streamlit as st
 
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
+from advisor.recommender.phrases import span_text
 from advisor.serving import FunctionalSettings
 from advisor.states import TargetState
 from api.client import DeviceView, EngineView, TargetView
@@ -21,7 +22,6 @@ from dashboard.wording import (
     plain,
     ridge,
     size_text,
-    spread_text,
     time_text,
 )
 
@@ -193,7 +193,7 @@ def _device(device: DeviceFacts) -> None:
             {
                 "arithmetic": dtype,
                 "matrix rate": flops_text(rate),
-                "ridge": spread_text(ridge(device, dtype), unit="FLOP/B"),
+                "ridge": span_text(ridge(device, dtype), unit="FLOP/B"),
                 "from": origin_text(rate),
             }
             for dtype, rate in sorted(device.matrix_rate_flops_per_s.items())

@@ -4,6 +4,7 @@ import re
 
 import streamlit as st
 
+from advisor.recommender.phrases import span_text
 from advisor.states import TargetState
 from advisor.traffic.trace import (
     ClassSummary,
@@ -16,6 +17,7 @@ from advisor.units import seconds_text
 from api.client import TargetView, WorkloadView
 from dashboard.app import run
 from dashboard.charts import lengths_chart
+from dashboard.forecast import show_forecast
 from dashboard.listing import figure, grid, newest, pick, show, table
 from dashboard.session import act, client, readable_errors, say
 from dashboard.wording import (
@@ -27,7 +29,6 @@ from dashboard.wording import (
     plain,
     share_text,
     size_text,
-    spread_text,
     time_text,
 )
 
@@ -125,6 +126,7 @@ def _one(workload: WorkloadView, targets: list[TargetView]) -> None:
     with readable_errors(), st.spinner("Counting tokens"):
         summary = client().workload_summary(workload.id, counted_with or None)
         _summary(summary)
+    show_forecast(workload.id, targets)
     with st.popover("Delete"):
         st.write("Deletes the sample and everything derived from it.")
         if st.button("Delete this workload", type="primary"):
@@ -162,11 +164,8 @@ def _summary(summary: TrafficSummary) -> None:
         f"Tokens per request{counted}. Boxes span the 25th to the 75th percentile, whiskers the"
         " 5th to the 95th."
     )
-    sides = st.columns(2)
-    with sides[0]:
-        _lengths("Prompt", {item.label: item.prompt_tokens for item in classes}, summary)
-    with sides[1]:
-        _lengths("Output", {item.label: item.output_tokens for item in classes}, summary)
+    _lengths("Prompt", {item.label: item.prompt_tokens for item in classes}, summary)
+    _lengths("Output", {item.label: item.output_tokens for item in classes}, summary)
     st.subheader("What the text promises")
     st.caption(
         "Prefix sharing is the share of prompt tokens that an unlimited prefix cache would serve."
@@ -178,6 +177,10 @@ def _summary(summary: TrafficSummary) -> None:
         st.info(f"{NOT_MEASURABLE} from this upload: {plain(why)}")
     else:
         table([_promise(item, summary) for item in classes])
+        found = [item.lookup.tokens_per_step for item in classes if item.lookup is not None]
+        origins = dict.fromkeys(origin_text(rate) for rate in found)
+        if origins:
+            st.caption(f"N-gram acceptance: {plain(joined(list(origins)))}")
 
 
 def _headline(summary: TrafficSummary) -> None:
@@ -233,17 +236,16 @@ def _promise(item: ClassSummary, summary: TrafficSummary) -> dict[str, str]:
     if sharing is None:
         row["prefix sharing"] = _missing("prefix_sharing", summary)
     else:
-        share = spread_text(sharing.hit_share, scale=0.01, unit="%")
+        share = span_text(sharing.hit_share, scale=0.01, unit="%")
         row["prefix sharing"] = f"{share}, blocks of {sharing.block_size} tokens"
     if lookup is None:
         why = _missing("lookup", summary)
-        return {**row, "n-gram tokens per step": why, "accepted by position": "", "from": ""}
+        return {**row, "n-gram tokens per step": why, "accepted by position": ""}
     rates = ", ".join(share_text(rate) for rate in lookup.per_position)
     return {
         **row,
-        "n-gram tokens per step": spread_text(lookup.tokens_per_step, digits=2),
+        "n-gram tokens per step": span_text(lookup.tokens_per_step, digits=2),
         "accepted by position": f"{rates} of {lookup.drafts:,} drafts",
-        "from": origin_text(lookup.tokens_per_step),
     }
 
 

@@ -66,6 +66,9 @@ async def run_plan(
     plan: LoadPlan, *, on_record: Callable[[RequestRecord], None], clock: Clock = time.monotonic
 ) -> None:
     """Send all requests of `plan`; `on_record` gets each record as its request ends."""
+    if plan.schedule.gang:
+        await _gangs(plan, on_record=on_record, clock=clock)
+        return
     start_s = clock()
     waiting = iter(enumerate(plan.requests))
     slots = min(plan.schedule.concurrency, len(plan.requests))
@@ -74,6 +77,25 @@ async def run_plan(
             group.create_task(
                 _slot(plan, waiting, start_s=start_s, on_record=on_record, clock=clock)
             )
+
+
+async def _gangs(
+    plan: LoadPlan, *, on_record: Callable[[RequestRecord], None], clock: Clock
+) -> None:
+    """One gang after the other; a gang is free to go when the last of the one before has ended."""
+    free_s = clock()
+
+    async def tell(request: PlannedRequest, intended_s: float) -> float:
+        record = await send(plan, request, intended_s=intended_s, clock=clock)
+        on_record(record)
+        return record.end_s
+
+    size = plan.schedule.concurrency
+    for first in range(0, len(plan.requests), size):
+        gang = plan.requests[first : first + size]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(tell(request, free_s)) for request in gang]
+        free_s = max(task.result() for task in tasks)
 
 
 async def _slot(

@@ -80,6 +80,7 @@ class LoadPlan:
             "port": self.port,
             "concurrency": self.schedule.concurrency,
             "offsets_s": self.schedule.offsets_s,
+            "gang": self.schedule.gang,
             "connect_timeout_s": self.connect_timeout_s,
             "idle_timeout_s": self.idle_timeout_s,
             "requests": [
@@ -100,6 +101,7 @@ def read_plan(text: bytes) -> LoadPlan:
         schedule=Schedule(
             concurrency=document["concurrency"],
             offsets_s=None if offsets is None else tuple(offsets),
+            gang=document["gang"],
         ),
         requests=tuple(PlannedRequest(**request) for request in document["requests"]),
         connect_timeout_s=document["connect_timeout_s"],
@@ -116,13 +118,14 @@ def load_plan(
     concurrency: int,
     rule: ReplayRule,
     output_tokens: Sequence[int | None] | None = None,
+    gang: bool = False,
 ) -> LoadPlan:
-    """A closed loop over `requests` in the order given."""
+    """A closed loop over `requests` in the order given, or gangs of `concurrency` of them."""
     lengths = output_tokens if output_tokens is not None else [None] * len(requests)
     return LoadPlan(
         host=host,
         port=port,
-        schedule=Schedule(concurrency=concurrency),
+        schedule=Schedule(concurrency=concurrency, gang=gang),
         requests=tuple(
             planned_request(request, model=model, rule=rule, output_tokens=length)
             for request, length in zip(requests, lengths, strict=True)

@@ -5,8 +5,11 @@ Run by the engine's interpreter: ``microbench.py --threads N --seconds S [--devi
 - *Memory bandwidth*, bytes/s read: one row times weights of 512 MiB and more (far above the last
   level cache), as a decode step reads them, and a plain sum. The fastest kernel's samples are
   reported: a slower one is limited by its arithmetic, not by the memory.
-- *Matrix rate*, FLOP/s (2 per multiply-add), in bf16 and fp32: 512 rows through the four linear
-  layers of a decoder layer, as a prefill step of 512 tokens does.
+- *Matrix rate*, FLOP/s (2 per multiply-add), in bf16, fp32 and int8: 512 rows through the four
+  linear layers of a decoder layer, as a prefill step of 512 tokens does. On a processor int8 runs
+  the kernel that vLLM itself uses for W8A8 layers (int8 rows and weights, fp32 results), if its
+  results are right there. A dtype that cannot run is left out of ``matrix_rate`` and named, with
+  the reason, in ``skipped``.
 
 ``value`` is the median of the samples, ``low`` and ``high`` are the smallest and the largest.
 `seconds` bounds the sampling; a figure takes at least 5 samples, unless one sample alone takes
@@ -14,12 +17,14 @@ longer than its share of the time, then 2. One JSON object on stdout.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,6 +45,14 @@ MIN_SAMPLES = 5
 MIN_SLOW_SAMPLES = 2
 MAX_SAMPLES = 200
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+INT8 = "int8"
+INT8_MAX = 127
+SCALE = 0.01
+PRIMITIVE_CACHE = 32  # as vLLM's W8A8 layers ask of oneDNN
+
+
+class NoKernelError(Exception):
+    """This installation cannot do a kind of arithmetic; the message says why."""
 
 
 def cpu_features() -> list[str]:
@@ -130,24 +143,111 @@ def memory_bandwidth(device: str, seconds: float) -> dict[str, object]:
     return {**kernels[best], "kernel": best, "kernels": kernels}
 
 
-def matrix_rate(device: str, dtype: torch.dtype, seconds: float) -> dict[str, object]:
+def float_products(device: str, dtype: torch.dtype) -> list[Callable[[], object]]:
+    """Products of `ROWS` rows with each layer's weights."""
+    products: list[Callable[[], object]] = []
+    for inputs, outputs in LAYERS[device]:
+        rows = torch.full((ROWS, inputs), 0.01, dtype=dtype, device=device)
+        weight = torch.full((outputs, inputs), 0.01, dtype=dtype, device=device)
+        products.append(partial(torch.nn.functional.linear, rows, weight))
+    return products
+
+
+def load_engine_kernels() -> None:
+    """Load the library of vLLM's own processor kernels, chosen as vLLM chooses it.
+
+    Importing vLLM for it would take longer than the whole measurement.
+    """
+    found = importlib.util.find_spec("vllm")
+    folders = [] if found is None else list(found.submodule_search_locations or [])
+    name = "_C"
+    if os.uname().machine == "x86_64" and not torch.cpu._is_avx512_supported():  # noqa: SLF001
+        name = "_C_AVX2"
+    elif os.uname().machine == "x86_64" and not torch.cpu._is_avx512_bf16_supported():  # noqa: SLF001
+        name = "_C_AVX512"
+    files = [file for folder in folders for file in Path(folder).glob(f"{name}.abi3.so")]
+    if not files:
+        message = f"this vLLM has no {name} library"
+        raise NoKernelError(message)
+    torch.ops.load_library(str(files[0]))
+
+
+def onednn_product(inputs: int, outputs: int) -> Callable[[], object]:
+    """One product by the oneDNN kernel of vLLM's W8A8 layers: int8 in, fp32 out."""
+    kernels = torch.ops._C  # noqa: SLF001
+    weight = torch.full((outputs, inputs), INT8_MAX, dtype=torch.int8)
+    # The handler packs the weight for itself, but reads the scales where they are.
+    scales = torch.full((outputs, 1), SCALE)
+    handler = kernels.create_onednn_scaled_mm_handler(
+        weight.t(), scales, torch.float32, True, False, PRIMITIVE_CACHE
+    )
+    handle = torch.tensor(handler, dtype=torch.int64)
+    rows = torch.full((ROWS, inputs), INT8_MAX, dtype=torch.int8)
+    row_scales = torch.full((ROWS, 1), SCALE)
+    out = torch.empty((ROWS, outputs))
+
+    def product(scales: torch.Tensor = scales) -> torch.Tensor:
+        kernels.onednn_scaled_mm(out, rows, row_scales, None, None, None, handle)
+        return scales
+
+    product()
+    expected = inputs * (INT8_MAX * SCALE) ** 2
+    if not torch.allclose(out, torch.full_like(out, expected), rtol=1e-3):
+        # Without VNNI, oneDNN adds two products in 16 bits.
+        message = "the engine's int8 products overflow on this processor"
+        raise NoKernelError(message)
+    return product
+
+
+def int8_products(device: str) -> list[Callable[[], object]]:
+    """Products of int8 rows with int8 weights; `NoKernelError` says why there are none."""
+    try:
+        if device == "cpu":
+            load_engine_kernels()
+            return [onednn_product(inputs, outputs) for inputs, outputs in LAYERS[device]]
+        products: list[Callable[[], object]] = []
+        for inputs, outputs in LAYERS[device]:
+            rows = torch.full((ROWS, inputs), INT8_MAX, dtype=torch.int8, device=device)
+            weight = torch.full((outputs, inputs), INT8_MAX, dtype=torch.int8, device=device)
+            products.append(partial(torch._int_mm, rows, weight.t()))  # noqa: SLF001
+        products[0]()
+    except (AttributeError, OSError, RuntimeError) as error:
+        # Another engine version without this kernel, or hardware that it does not know.
+        said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        message = f"int8 products do not run here: {said}"
+        raise NoKernelError(message) from None
+    return products
+
+
+def matrix_rate(
+    device: str, products: list[Callable[[], object]], seconds: float
+) -> dict[str, object]:
     """Arithmetic rate of `ROWS` rows through the linear layers of one decoder layer."""
-    layers = [
-        (
-            torch.full((ROWS, inputs), 0.01, dtype=dtype, device=device),
-            torch.full((outputs, inputs), 0.01, dtype=dtype, device=device),
-        )
-        for inputs, outputs in LAYERS[device]
-    ]
 
     def prefill() -> None:
-        for rows, weight in layers:
-            torch.nn.functional.linear(rows, weight)
+        for product in products:
+            product()
 
     flops = float(sum(2 * ROWS * inputs * outputs for inputs, outputs in LAYERS[device]))
     durations = samples_s(prefill, seconds=seconds, device=device)
     shapes = [[ROWS, inputs, outputs] for inputs, outputs in LAYERS[device]]
     return {**rate(flops, durations, "flops_per_s"), "shape": shapes}
+
+
+def matrix_rates(
+    device: str, seconds: float
+) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
+    """Rates by dtype, in `seconds` altogether, and why a dtype has none."""
+    rates: dict[str, dict[str, object]] = {}
+    skipped: dict[str, str] = {}
+    share_s = seconds / (len(DTYPES) + 1)
+    for name, dtype in DTYPES.items():
+        rates[name] = matrix_rate(device, float_products(device, dtype), share_s)
+    try:
+        rates[INT8] = matrix_rate(device, int8_products(device), share_s)
+    except NoKernelError as error:
+        skipped[INT8] = str(error)
+    return rates, skipped
 
 
 def main() -> int:
@@ -159,11 +259,9 @@ def main() -> int:
     arguments = parser.parse_args()
     device: str = arguments.device
     torch.set_num_threads(arguments.threads)
-    # A third of the time each: reading memory, bf16 arithmetic, fp32 arithmetic.
-    share_s = arguments.seconds / 3
     with torch.inference_mode():
-        bandwidth = memory_bandwidth(device, share_s)
-        rates = {name: matrix_rate(device, dtype, share_s) for name, dtype in DTYPES.items()}
+        bandwidth = memory_bandwidth(device, arguments.seconds / 3)
+        rates, skipped = matrix_rates(device, arguments.seconds * 2 / 3)
     result = {
         "device": device,
         "device_name": device_name(device),
@@ -172,6 +270,7 @@ def main() -> int:
         "total_memory_bytes": total_memory_bytes(device),
         "memory_bandwidth": bandwidth,
         "matrix_rate": rates,
+        "skipped": skipped,
     }
     sys.stdout.write(json.dumps(result) + "\n")
     return 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.canonical import as_json
-from advisor.serving import LeverValue, NgramSpeculation, ServingConfig
+from advisor.serving import LeverValue, NgramSpeculation, ServingConfig, WeightQuantization
 from advisor.units import GIB
 from probes.vllm.flags import CPU, FlagSchema, check_argv
 
@@ -17,6 +17,8 @@ DEFAULT_CPU_KV_CACHE_GIB = 2
 # Allocator and OpenMP runtime that the CPU build asks for in its log, if they are installed
 # beside it.
 _CPU_PRELOADS = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libiomp5.so")
+# How vLLM calls the checkpoints that llm-compressor writes, whatever their scheme.
+_QUANTIZED_FORMAT = "compressed-tensors"
 # Options for the figures of single requests; an older engine lacks them and serves all the same.
 _REPORTING = ("--enable-prompt-tokens-details",)
 
@@ -48,7 +50,10 @@ def serve_argv(
     port: int,
     served_model_name: str,
 ) -> list[str]:
-    """The command that serves `config`; a flag that this engine lacks raises `InvalidInput`."""
+    """The command that serves `config`; a flag that this engine lacks raises `InvalidInput`.
+
+    With `quantization` the caller gives the folder of the quantized checkpoint as `model_path`.
+    """
     arguments = [
         f"--model={model_path}",
         f"--served-model-name={served_model_name}",
@@ -111,6 +116,8 @@ def _argument(name: str, value: LeverValue) -> str:
         return flag if value else "--no-" + flag.removeprefix("--")
     if isinstance(value, NgramSpeculation):
         return f"{flag}={json.dumps(as_json(value), sort_keys=True, separators=(',', ':'))}"
+    if isinstance(value, WeightQuantization):
+        return f"{flag}={_QUANTIZED_FORMAT}"
     return f"{flag}={value}"
 
 

@@ -3,14 +3,18 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import uvicorn
 
+from db.identity import Principal, Role
 from db.session import Sessions
+from tests.api.front import KEY, PROJECT, Engine, Own, Stub
 from tests.api.world import World, settle
+from tests.fakes.directory import PlantedDirectory
 
 
 @pytest.fixture
@@ -34,3 +38,35 @@ def address(world: World) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture
+def directory() -> PlantedDirectory:
+    """A table of deployments without a database, with one caller who has a key."""
+    caller = Principal(
+        user_id=uuid.uuid4(), name="ada", role=Role.VIEWER, project_ids=frozenset({PROJECT})
+    )
+    return PlantedDirectory(sessions=None, key_cache_s=60, callers={KEY: caller})  # type: ignore[arg-type]
+
+
+StartEngine = Callable[..., Engine]
+
+
+@pytest.fixture(params=["cases", "own"])
+def engine_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartEngine]:
+    """Starts an engine in a mode: the cases' stub as a process, and our own beside it."""
+    started: list[Engine] = []
+
+    def start(mode: str, *, delay_s: float | None = None) -> Engine:
+        made: Engine
+        if request.param == "own":
+            made = Own(mode, delay_s=delay_s)
+        else:
+            script = request.getfixturevalue("shared") / "cases" / "stub_engine.py"
+            made = Stub(script, mode, tmp_path / f"{len(started)}-{mode}.log", delay_s=delay_s)
+        started.append(made)
+        return made
+
+    yield start
+    for engine in started:
+        engine.stop()

@@ -87,6 +87,7 @@ def test_every_command_explains_itself(run: Run) -> None:
         "workload list",
         "workload show",
         "workload delete",
+        "forecast",
         "engine list",
         "target add",
         "target list",
@@ -127,14 +128,23 @@ def test_a_whole_round_through_a_service(
     code, out = ask("workload", "upload", str(path), "--name", "two")
     workload = json.loads(out)
     listed = json.loads(ask("workload", "list")[1])
-    begun = ask("study", "start", "s", "--workload", workload["id"], "--target", target.id)
+    begun = ask(
+        *("study", "start", "s", "--workload", workload["id"], "--target", target.id),
+        *("--baseline", "vllm serve demo --dtype float32 --port 80", "--ladder-top", "8"),
+        *("--no-confirm", "--min-top1-agreement", "0.75"),
+    )
     study = json.loads(begun[1])
     cancelled = ask("study", "cancel", study["id"])
     watched = ask("study", "watch", study["id"])
     missing = ask("workload", "show", study["id"])
+    shown = run("--url", address, "--key", world.admin_key, "study", "show", study["id"])[1]
 
     assert [code, begun[0], cancelled[0]] == [0, 0, 0]
     assert listed["items"] == [workload]
+    assert study["baseline"]["levers"]["dtype"] == "float32"
+    assert study["goal"]["min_top1_agreement"] == 0.75
+    assert (study["options"]["ladder_top"], study["options"]["confirm"]) == (8, False)
+    assert "not kept: --port (a number) is ignored" in shown
     assert watched[0] == 1
     assert json.loads(watched[1].splitlines()[-1])["state"] == "cancelled"
     assert missing[0] == 1

@@ -9,6 +9,7 @@ from api.client import Client, EventView
 from db import events, identity
 from db.session import transaction
 from tests.api.world import World
+from tests.fakes.cut_wire import cut_wire
 
 pytestmark = pytest.mark.postgres
 
@@ -65,6 +66,27 @@ def test_events_arrive_while_the_study_runs(world: World, address: str) -> None:
 
     assert not thread.is_alive()
     assert [item.body.get("state") for item in seen] == ["queued", None, "cancelled"]
+
+
+def test_a_dropped_stream_is_resumed_after_the_last_event(world: World, address: str) -> None:
+    """The connection is cut in the middle of the third event: nothing is lost, nothing twice."""
+    client = world.client()
+    _, study = world.study(client)
+    for share in (0.25, 0.5, 0.75):
+        append(world, study.id, "progress", share=share)
+    client.cancel_study(study.id)
+    everything = list(client.study_events(study.id))
+    with (
+        cut_wire(address, after=b"event: ", times=3, cuts=2) as wire,
+        Client(wire.url, world.admin_key) as reader,
+    ):
+        seen = list(reader.study_events(study.id))
+    asked = [request.lower().partition(b"last-event-id: ")[2] for request in wire.requests]
+    resumed = [int(rest.partition(b"\r")[0]) for rest in asked]
+
+    assert seen == everything
+    assert len(everything) == 5
+    assert resumed == [0, everything[1].id, everything[3].id]
 
 
 def test_another_projects_study_has_no_stream(world: World) -> None:

@@ -19,8 +19,9 @@ from db.tables import RecommendationRow
 from db.targets import Inspected
 from db.tokenizer import pack_tokenizer
 from tests.fakes.app_transport import AppTransport
-from tests.fakes.findings import DEVICE, SHAPE, recommendation
+from tests.fakes.findings import recommendation
 from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
+from tests.fakes.values import DEVICE, MODEL
 
 AGENT = Actor(name="agent")
 TWO_REQUESTS = (
@@ -73,7 +74,7 @@ class World:
             inspected = Inspected(
                 model_path="/models/demo",
                 model_digest="ab" * 32,
-                shape=SHAPE,
+                shape=MODEL,
                 device=DEVICE,
                 tokenizer=pack_tokenizer(byte_tokenizer_json(), {}),
                 tokenizer_digest="cd" * 32,

@@ -3,6 +3,7 @@
 import http.client
 import itertools
 import json
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from advisor.measurement.records import EngineCounters, Outcome, RequestRecord
+from advisor.measurement.records import EngineCounters, Outcome, QualityPass, RequestRecord
 from advisor.serving import FunctionalSettings, Levers, NgramSpeculation, ServingConfig
 from advisor.traffic.trace import Request, RequestKind
 from probes.load.plan import LoadPlan, ReplayRule, load_plan
 from probes.load.runner import run_load
 from probes.load.sse import EventStream, Frame
+from probes.quality import QualityWork, quality_pass
+from probes.samples import Sample
 from probes.vllm.command import EngineSpec
 from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import GaugeSampler, difference
@@ -84,6 +87,38 @@ def raw_frames(engine: RunningEngine, body: dict[str, Any]) -> tuple[int, list[F
         return response.status, list(EventStream().feed(response.read()))
     finally:
         connection.close()
+
+
+def quality_work() -> QualityWork:
+    """Prompts of both routes, twelve tokens at most."""
+    requests = (
+        *(chat_request(i, f"Name {i + 2} colours.", temperature=0.9) for i in range(3)),
+        Request(id="t", index=3, line=4, kind=RequestKind.COMPLETION, prompt="Once upon a time"),
+    )
+    sample = Sample(
+        workload_digest="w", requests=requests, output_tokens=(None,) * 4, rule=RULE
+    ).capped(12)
+    return QualityWork(sample=sample, passes=2, finished=(), reference=None)
+
+
+def passed(engine: RunningEngine, work: QualityWork) -> QualityPass:
+    """One quality pass from an empty cache."""
+    engine.reset_prefix_cache()
+    return quality_pass(
+        engine, work, cancelled=threading.Event(), on_progress=lambda _done, _total: None
+    )
+
+
+def agreement(reference: QualityPass, other: QualityPass, among: set[str] | None = None) -> float:
+    """Share of positions of the reference at which `other` would have said the same."""
+    forced = {answer.request_id: answer.forced for answer in other.answers}
+    same = [
+        mine == theirs
+        for answer in reference.answers
+        if among is None or answer.request_id in among
+        for mine, theirs in zip(answer.greedy, forced[answer.request_id] or (), strict=True)
+    ]
+    return sum(same) / len(same)
 
 
 class EngineContract:
@@ -214,6 +249,54 @@ class EngineContract:
         assert (record.error or "").startswith("http_400")
         assert "secret" not in repr(record)
         assert counters.generation_tokens == 0
+
+    def test_a_gang_waits_for_its_longest_answer(self, engine: RunningEngine) -> None:
+        """Two at once, then the next two; the short answers leave their slots empty."""
+        requests = [
+            chat_request(i, f"List {i + 3} animals.", temperature=0.0, output_tokens=(4, 24)[i % 2])
+            for i in range(4)
+        ]
+        plan = plan_for(engine, requests, 2)
+        records = run_load(replace(plan, schedule=replace(plan.schedule, gang=True)))
+        rows = {record.request_id: record for record in records}
+        first, second = [rows["r0"], rows["r1"]], [rows["r2"], rows["r3"]]
+
+        assert [record.output_tokens for record in (*first, *second)] == [4, 24, 4, 24]
+        assert first[0].end_s < first[1].end_s <= min(record.sent_s for record in second)
+        assert {record.intended_s for record in second} == {first[1].end_s}
+
+    def test_greedy_answers_repeat_and_come_with_their_ids(self, engine: RunningEngine) -> None:
+        """Two passes over chats and a completion, each ended by itself or by its limit."""
+        work = quality_work()
+        first = passed(engine, work)
+        second = passed(engine, replace(work, finished=(first,)))
+        alike = [
+            len(mine.greedy) == len(other.greedy) and mine.greedy[:4] == other.greedy[:4]
+            for mine, other in zip(first.answers, second.answers, strict=True)
+        ]
+
+        assert [answer.request_id for answer in first.answers] == ["r0", "r1", "r2", "t"]
+        assert all(1 <= len(answer.greedy) <= 12 for answer in first.answers)
+        assert sum(alike) >= 3
+
+    def test_it_says_its_most_likely_token_at_every_position(self, engine: RunningEngine) -> None:
+        """Forced to its own greedy answer it agrees; forced to another's it hardly does."""
+        work = quality_work()
+        own = passed(engine, work)
+        turned = {
+            answer.request_id: tuple(reversed(answer.greedy))
+            for answer in own.answers
+            if len(set(answer.greedy)) > 4
+        }
+        answers = tuple(
+            replace(answer, greedy=turned.get(answer.request_id, answer.greedy))
+            for answer in own.answers
+        )
+        other = passed(engine, replace(work, reference=replace(own, answers=answers)))
+
+        assert agreement(own, own) > 0.9
+        assert turned
+        assert agreement(replace(own, answers=answers), other, among=set(turned)) < 0.7
 
     def test_a_client_that_leaves_frees_its_slot(self, engine: RunningEngine) -> None:
         """The engine stops generating for nobody."""

@@ -1,12 +1,17 @@
 """Targets, studies, recommendation and deployments: what is shown and what a button asks for."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from streamlit.testing.v1 import AppTest
 
 from advisor.goal import Goal
-from advisor.states import DeploymentState, StudyState, TargetState
+from advisor.measurement.records import LoadPoint, LoadRole
+from advisor.recommender.evidence import StudyOptions
+from advisor.recommender.ladder import open_points
+from advisor.states import DeploymentState, RunState, StudyState, TargetState, TrialState
 from advisor.techniques import TECHNIQUES
+from api.client import TrialView
 from tests.dashboard.conftest import Opened
 from tests.dashboard.test_workloads import GOOD, shown
 from tests.fakes import views
@@ -81,7 +86,7 @@ def test_a_finished_study_shows_predictions_beside_measurements_and_failures(
     assert len(failed) == 1
     assert set(failed["measured"]) == {"not measured"}
     assert all("out of memory" in cell.replace("\\", "") for cell in failed["what went wrong"])
-    assert all("tok/s" in cell for cell in trials["predicted"])
+    assert all("tok/s" in cell for cell in trials[trials["in flight"] == "16"]["predicted"])
     assert "roofline:" in shown(at)
 
 
@@ -110,6 +115,77 @@ def test_a_study_is_started_with_the_chosen_techniques_and_limits(opened: Opened
     assert told["goal"] == Goal(concurrency=16, ttft_p95_s=0.25)
     assert told["techniques"] == [item.key for item in TECHNIQUES[1:]]
     assert told["budget_s"] == 1800.0
+    assert (told["baseline_command"], told["ladder_top"], told["confirm"]) == (None, 32, True)
+
+
+def test_a_study_takes_the_users_own_command_the_ladder_and_the_floor(opened: Opened) -> None:
+    """The line goes as it is; 0 % is no floor; confirming can be left out."""
+    upload = views.workload(GOOD, name="text", filename="a.jsonl")
+    client = PlantedClient(uploads=[upload], known_targets=[views.target()])
+    at = opened(client, "studies")
+    fill(at, "Name", "mine")
+    fill(at, "Your own baseline", "vllm serve demo --max-num-seqs 64\n")
+    next(item for item in at.number_input if "ladder" in item.label).set_value(8)
+    next(item for item in at.number_input if "Same tokens" in item.label).set_value(0.0)
+    next(item for item in at.checkbox if "Confirm" in item.label).uncheck()
+    press(at, "Start")
+    _, told = client.asked[0]
+
+    assert not at.exception
+    assert told["baseline_command"] == "vllm serve demo --max-num-seqs 64"
+    assert (told["ladder_top"], told["confirm"]) == (8, False)
+    assert told["goal"] == Goal(concurrency=16, min_top1_agreement=None)
+
+
+def test_a_study_shows_the_users_command_and_what_of_it_is_not_kept(opened: Opened) -> None:
+    """As the service gives it back."""
+    options = StudyOptions(
+        baseline_command="vllm serve demo --max-num-seqs 64",
+        baseline_notes=("--swap-space is not known",),
+    )
+    study = replace(views.running_study(), options=options)
+    at = opened(PlantedClient(known_studies=[study]), "studies")
+
+    assert not at.exception
+    assert "vllm serve demo --max-num-seqs 64" in [item.value for item in at.code]
+    assert "--swap-space is not known" in shown(at)
+
+
+def ready(trial: TrialView, points: Sequence[LoadPoint]) -> TrialView:
+    """The trial with an engine that answers and these points done."""
+    run = replace(trial.runs[-1], state=RunState.READY)
+    return replace(trial, runs=(run,), points=tuple(points), state=TrialState.MEASURING)
+
+
+def test_progress_says_the_load_and_the_role_that_is_measured_now(opened: Opened) -> None:
+    """The first planned point without a record; without an engine, that it starts."""
+    study = views.running_study()
+    baseline, second = views.finished_study().trials[0], study.trials[1]
+    first, *_ = baseline.points
+    begun = ready(baseline, [first])
+    waiting = open_points(begun.plan, begun.points)[0]
+    measuring = opened(PlantedClient(known_studies=[replace(study, trials=(begun,))]), "studies")
+    starting = opened(
+        PlantedClient(known_studies=[replace(study, trials=(replace(second, runs=()),))]), "studies"
+    )
+
+    now = measuring.progress[0].text.replace("\\", "")
+
+    assert f"at {waiting.concurrency} in flight (closed loop)" in now
+    assert "load point 2 of at most" in now
+    assert "starting the engine for" in starting.progress[0].text
+
+
+def test_a_load_point_says_which_requests_it_replayed(opened: Opened) -> None:
+    """Gangs and held-out requests are rows of their own, apart from the closed loop."""
+    study = views.finished_study()
+    trial = study.trials[0]
+    held_out = replace(trial.points[0], role=LoadRole.HELD_OUT)
+    changed = replace(trial, points=(*trial.points, held_out))
+    at = opened(PlantedClient(known_studies=[replace(study, trials=(changed,))]), "studies")
+
+    assert not at.exception
+    assert f"{held_out.concurrency}, held-out requests" in shown(at)
 
 
 def test_a_study_that_failed_says_why(opened: Opened) -> None:

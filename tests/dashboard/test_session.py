@@ -19,8 +19,8 @@ def methods(cls: type) -> dict[str, inspect.Signature]:
     """Public methods with their signatures."""
     return {
         name: inspect.signature(value)
-        for name, value in vars(cls).items()
-        if inspect.isfunction(value) and not name.startswith("_")
+        for name, value in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_")
     }
 
 

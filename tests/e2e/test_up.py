@@ -1,15 +1,13 @@
 """`rooftune up`: comes up on an empty folder, and leaves no process and no port behind."""
 
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,95 +15,17 @@ import psutil
 import pytest
 
 from api.client import Client
-from api.settings import child_environment
+from tests.fakes.whole_service import ROOT, WholeService, soon, whole_service
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
-ROOT = Path(__file__).resolve().parents[2]
-LAUNCHER = ROOT / "tests" / "fakes" / "planted_engine.py"
 GONE_WITHIN_S = 5.0
 
 
-class Service:
-    """A supervisor in a process of its own, and everything below it."""
-
-    def __init__(self, folder: Path, port_base: int) -> None:
-        self.folder = folder
-        self.port_base = port_base
-        self.process = self.supervisor()
-
-    def supervisor(self) -> subprocess.Popen[str]:
-        """Start `rooftune up` on the folder and the ports."""
-        argv = [sys.executable, "-m", "api.cli", "up", "--json"]
-        argv += ["--data-dir", str(self.folder), "--port-base", str(self.port_base)]
-        ours = {"ROOFTUNE_ENGINE_LAUNCHER": str(LAUNCHER), "ROOFTUNE_MICROBENCH_S": "0.5"}
-        ours |= {"ROOFTUNE_ENGINE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-        return subprocess.Popen(
-            argv,
-            cwd=ROOT,
-            env={**child_environment(), **ours},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ready(self) -> Mapping[str, object]:
-        """What `up --json` says once everything answers."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        state: Mapping[str, object] = json.loads(line)
-        return state
-
-    def ended(self, within_s: float) -> int:
-        """Wait for the supervisor's end; its exit code."""
-        assert self.process.stdout is not None
-        code = self.process.wait(within_s)
-        self.process.stdout.close()
-        return code
-
-    def below(self) -> list[psutil.Process]:
-        """Every process below the supervisor."""
-        found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
-        return found
-
-    def taken_ports(self) -> list[int]:
-        """Our ports on which somebody listens."""
-        return [self.port_base + n for n in range(3) if _listens(self.port_base + n)]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _three_free_ports() -> int:
-    """The first of three neighbouring free ports."""
-    for base in range(21_000 + os.getpid() % 5_000, 30_000, 3):
-        if not any(_listens(base + n) for n in range(3)):
-            return base
-    pytest.skip("no three neighbouring ports are free")
-
-
 @pytest.fixture
-def service() -> Iterator[Service]:
-    """A service on an empty folder that an unprivileged database server can reach."""
-    folder = Path(tempfile.mkdtemp(prefix="rooftune-up-"))
-    folder.chmod(0o711)
-    started = Service(folder, _three_free_ports())
-    yield started
-    if started.process.returncode is None:
-        started.process.terminate()
-        started.ended(120)
-    shutil.rmtree(folder)
-
-
-def soon(check: Callable[[], bool], within_s: float) -> bool:
-    """Whether `check` becomes true in time."""
-    limit = time.monotonic() + within_s
-    while time.monotonic() < limit:
-        if check():
-            return True
-        time.sleep(0.05)
-    return check()
+def service() -> Iterator[WholeService]:
+    """A service on an empty folder."""
+    with whole_service() as started:
+        yield started
 
 
 def alive(processes: list[psutil.Process]) -> list[str]:
@@ -120,7 +40,7 @@ def alive(processes: list[psutil.Process]) -> list[str]:
     return found
 
 
-def test_up_serves_and_a_terminated_one_leaves_nothing(service: Service) -> None:
+def test_up_serves_and_a_terminated_one_leaves_nothing(service: WholeService) -> None:
     """All parts answer, the key opens the API, modes are private; SIGTERM ends everything."""
     state = service.ready()
     key_file = service.folder / "admin.key"
@@ -145,7 +65,7 @@ def test_up_serves_and_a_terminated_one_leaves_nothing(service: Service) -> None
     assert not (service.folder / "service.json").exists()
 
 
-def test_a_killed_supervisor_leaves_nothing_and_starts_again(service: Service) -> None:
+def test_a_killed_supervisor_leaves_nothing_and_starts_again(service: WholeService) -> None:
     """SIGKILL: within 5 s no process and no port is left; the folder can be used at once."""
     service.ready()
     below = service.below()

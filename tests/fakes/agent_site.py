@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from advisor.canonical import digest
 from advisor.goal import Goal
+from advisor.recommender.evidence import StudyOptions
 from advisor.serving import FunctionalSettings, ServingConfig
 from advisor.states import StudyState
 from advisor.traffic.columns import requests_to_parquet
@@ -46,6 +47,8 @@ LAUNCHER = Path(__file__).resolve().parent / "planted_engine.py"
 DEVICE_CLASS = "planted"
 HOST = "test-host"
 SYSTEM = "You answer briefly and politely, and you always name the section that you quote. " * 3
+# Neither a ladder nor a confirmation: a study of a few engine starts.
+NARROW = StudyOptions(ladder_top=1, confirm=False)
 TRUTH: Mapping[str, Any] = {
     "base_step_s": 0.002,
     "token_s": 1e-5,
@@ -80,8 +83,8 @@ def write_model(folder: Path) -> Path:
     return folder
 
 
-def sample_requests(count: int) -> tuple[Request, ...]:
-    """`count` chats of two classes: some copy their input, all share their system prompt."""
+def sample_requests(count: int, conversation: str | None = None) -> tuple[Request, ...]:
+    """`count` chats of two classes (some copy) with one system prompt, maybe of one session."""
     requests = []
     for index in range(count):
         label = ("copy", "prose")[index % 2]
@@ -99,6 +102,7 @@ def sample_requests(count: int) -> tuple[Request, ...]:
                 arrival_s=float(index),
                 messages=json.dumps(messages),
                 response="word " * 3,
+                session=conversation,
                 max_tokens=12,
                 temperature=0.0,
             )
@@ -179,10 +183,9 @@ class AgentSite:
             **{f"ROOFTUNE_{name}": value for name, value in chosen.items()},
         }
         log = self.folder / f"agent-{len(self.agents)}.log"
+        argv = [sys.executable, "-m", "probes"]
         with log.open("wb") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "probes"], env=environment, stdout=stream, stderr=stream
-            )
+            process = subprocess.Popen(argv, env=environment, stdout=stream, stderr=stream)
         agent = Agent(process=process, log=log)
         self.agents.append(agent)
         return agent
@@ -252,9 +255,9 @@ class AgentSite:
         with transaction(self.sessions) as session:
             return targets.one(session, target_id, None)
 
-    def workload(self, count: int = 40) -> uuid.UUID:
+    def workload(self, count: int = 40, conversation: str | None = None) -> uuid.UUID:
         """A new workload of sample requests."""
-        requests = sample_requests(count)
+        requests = sample_requests(count, conversation)
         report = TraceReport(
             format="jsonl",
             encoding="utf-8",
@@ -286,18 +289,26 @@ class AgentSite:
             return row.id
 
     def study(
-        self, target_id: uuid.UUID, workload_id: uuid.UUID, techniques: Sequence[str] | None = None
+        self,
+        target_id: uuid.UUID,
+        workload_id: uuid.UUID,
+        techniques: Sequence[str] | None = None,
+        options: StudyOptions = NARROW,
     ) -> uuid.UUID:
         """A queued study at concurrency 4 with 12 requests per point."""
         with transaction(self.sessions) as session:
-            return self._new_study(session, target_id, workload_id, techniques).id
+            return self._new_study(
+                session, target_id, workload_id, techniques=techniques, options=options
+            ).id
 
     def _new_study(
         self,
         session: Session,
         target_id: uuid.UUID,
         workload_id: uuid.UUID,
+        *,
         techniques: Sequence[str] | None = None,
+        options: StudyOptions = NARROW,
     ) -> StudyRow:
         new = NewStudy(
             project_id=self.project_id,
@@ -310,6 +321,7 @@ class AgentSite:
             requests_per_point=12,
             seed=7,
             techniques=None if techniques is None else tuple(techniques),
+            options=options,
         )
         return studies.create(
             session, new, created_by=self.who.user_id, actor=self.who.actor, now=utc_now()
@@ -320,12 +332,17 @@ class AgentSite:
         with transaction(self.sessions) as session:
             return studies.one(session, study_id, None).state
 
-    def approved(self, target_id: uuid.UUID, workload_id: uuid.UUID) -> RecommendationRow:
-        """A recommendation of a finished study, whose first configuration was approved."""
+    def approved(
+        self, target_id: uuid.UUID, workload_id: uuid.UUID, config: ServingConfig | None = None
+    ) -> RecommendationRow:
+        """A recommendation of a finished study; its first configuration was approved."""
         with transaction(self.sessions) as session:
             study = self._new_study(session, target_id, workload_id)
             study.state = StudyState.DONE.value
             body = recommendation(str(study.id))
+            config = config or body.best.config
+            best = replace(body.best, config=config, config_hash=config.hash)
+            body = replace(body, ranked=(best,))
             row = recommendations.create(session, study, body, now=utc_now())
             recommendations.review(
                 session,

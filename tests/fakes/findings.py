@@ -1,11 +1,9 @@
-"""Valid values of the domain for tests: a device, a model, a recommendation."""
+"""A small recommendation for tests that is about serving rather than about figures."""
 
 import hashlib
 
 from advisor.estimate import Estimate, Source
 from advisor.goal import Goal
-from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape
 from advisor.recommender.recommendation import (
     Effect,
     MemoryPicture,
@@ -16,6 +14,7 @@ from advisor.recommender.recommendation import (
     VerdictKind,
 )
 from advisor.serving import EngineFacts, ServingConfig
+from tests.fakes.values import DEVICE
 
 
 def measured(value: float, spread: float = 0.05) -> Estimate:
@@ -27,31 +26,6 @@ def measured(value: float, spread: float = 0.05) -> Estimate:
         source=Source.MEASURED,
         basis="2 repeats, t interval",
     )
-
-
-DEVICE = DeviceFacts(
-    name="test processor",
-    kind="cpu",
-    threads=2,
-    memory_bytes=8 << 30,
-    bandwidth_bytes_per_s=measured(20e9),
-    matrix_rate_flops_per_s={"float32": measured(100e9), "bfloat16": measured(60e9)},
-)
-SHAPE = ModelShape(
-    architecture="LlamaForCausalLM",
-    hidden_size=576,
-    num_layers=30,
-    num_heads=9,
-    num_kv_heads=3,
-    head_dim=64,
-    intermediate_size=1536,
-    vocab_size=49152,
-    tied_embeddings=True,
-    attention_bias=False,
-    qk_norm=False,
-    max_position_embeddings=8192,
-    dtype="bfloat16",
-)
 
 
 def ranked(rank: int, config: ServingConfig, title: str, gain: float) -> RankedConfig:

@@ -12,13 +12,17 @@ from typing import TypeVar
 
 from advisor.errors import RooftuneError
 from advisor.goal import Goal
+from advisor.hardware import DATASHEETS
+from advisor.recommender.outlook import Outlook, Served, outlook
 from advisor.serving import FunctionalSettings, Levers
 from advisor.states import DeploymentState, StudyState, TargetState
 from advisor.traffic.trace import TrafficSummary
+from api.charts.gallery import charts_of
 from api.client import (
     Answer,
     ApiProblem,
     AuditView,
+    ChartView,
     DeploymentView,
     DeviceView,
     EngineView,
@@ -60,6 +64,8 @@ class PlantedClient:
     served: list[DeploymentView] = field(default_factory=list)
     caller: PrincipalView = field(default_factory=views.principal)
     asked: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    forecasts: list[tuple[str, str | None, str | None, int]] = field(default_factory=list)
+    drawn: int = 0
     refusal: RooftuneError | None = None
     closed: bool = False
 
@@ -131,6 +137,21 @@ class PlantedClient:
         counted = planted_world.summary()
         return counted if target_id else self.workload(workload_id).summary
 
+    def forecast(
+        self,
+        workload_id: str,
+        target_id: str | None = None,
+        *,
+        hardware: str | None = None,
+        concurrency: int = 16,
+    ) -> Outlook:
+        self.forecasts.append((workload_id, target_id, hardware, concurrency))
+        if target_id is None:
+            return outlook(self.workload(workload_id).summary, None, concurrency=concurrency)
+        device = planted_world.DEVICE if hardware is None else DATASHEETS[hardware]
+        served = Served(model=planted_world.MODEL, device=device)
+        return outlook(planted_world.summary(), served, concurrency=concurrency)
+
     def delete_workload(self, workload_id: str) -> None:
         self._change("delete_workload", workload_id=workload_id)
         self.uploads = [item for item in self.uploads if item.id != workload_id]
@@ -170,13 +191,25 @@ class PlantedClient:
         target_id: str,
         goal: Goal | None = None,
         baseline: Levers | None = None,
+        baseline_command: str | None = None,
         techniques: Sequence[str] | None = None,
         budget_s: float = 1800.0,
         requests_per_point: int = 48,
         seed: int = 0,
+        ladder_top: int = 32,
+        confirm: bool = True,
         idempotency_key: str | None = None,
     ) -> StudyView:
-        self._change("create_study", name=name, goal=goal, techniques=techniques, budget_s=budget_s)
+        self._change(
+            "create_study",
+            name=name,
+            goal=goal,
+            techniques=techniques,
+            budget_s=budget_s,
+            baseline_command=baseline_command,
+            ladder_top=ladder_top,
+            confirm=confirm,
+        )
         made = replace(views.running_study(), name=name, state=StudyState.QUEUED, trials=())
         self.known_studies.insert(0, made)
         return made
@@ -205,6 +238,13 @@ class PlantedClient:
 
     def recommendation(self, recommendation_id: str) -> RecommendationView:
         return next(item for item in self.found if item.id == recommendation_id)
+
+    def recommendation_charts(self, recommendation_id: str) -> tuple[ChartView, ...]:
+        self.drawn += 1
+        return charts_of(self.recommendation(recommendation_id).body)
+
+    def recommendation_report(self, recommendation_id: str, form: str = "html") -> str:
+        return f"{form} of {self.recommendation(recommendation_id).hash}"
 
     def review(
         self,
@@ -249,7 +289,9 @@ class PlantedClient:
         self.served = [replace(self.served[0], state=DeploymentState.DRAINING, wanted="stopped")]
         return self.served[0]
 
-    def ask(self, url: str, question: str, *, model: str, max_tokens: int = 256) -> Answer:
+    def ask(
+        self, url: str, question: str, *, model: str, max_tokens: int = 256, wait_s: float = 0.0
+    ) -> Answer:
         self._change("ask", url=url, question=question, model=model)
         return Answer(
             text="Paris *is* the answer.", prompt_tokens=12, output_tokens=7, finish_reason="stop"

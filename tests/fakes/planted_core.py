@@ -13,8 +13,8 @@ from tests.fakes.planted_truth import (
     Acceptance,
     Settings,
     Truth,
-    answer_ids,
     answer_length,
+    greedy_ids,
     prompt_rng,
 )
 
@@ -157,7 +157,7 @@ class PlantedCore:
             key=key,
             prompt=prompt,
             limit=count,
-            answer=answer_ids(self.truth.seed, prompt, count, self.truth.vocab_size),
+            answer=greedy_ids(self.truth, self.settings.arithmetic, prompt, count),
             finish="length" if count == limit else "stop",
             acceptance=self.truth.accepts(text),
             rng=prompt_rng(self.truth.seed + 2, prompt),
@@ -314,7 +314,7 @@ class PlantedCore:
             + truth.kv_token_s * context
             + truth.draft_s * drafted
         )
-        factor = truth.dtype_factors.get(self.settings.dtype, 1.0)
+        factor = truth.dtype_factors.get(self.settings.arithmetic, 1.0)
         return duration_s * factor * max(0.1, 1 + truth.noise * self._rng.gauss(0, 1))
 
     def _remember(self, sequence: Running) -> None:

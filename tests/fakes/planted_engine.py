@@ -31,7 +31,7 @@ from tests.fakes.planted_text import (
     startup_lines,
     usage,
 )
-from tests.fakes.planted_truth import Truth, read_truth, settings
+from tests.fakes.planted_truth import Truth, likely_ids, read_truth, settings
 
 TRUTH_VARIABLE = "ROOFTUNE_PLANTED"
 
@@ -46,6 +46,8 @@ class PlantedEngine:
         self._queues: dict[str, asyncio.Queue[Output]] = {}
         self._wake = asyncio.Event()
         self._count = 0
+        self._door = asyncio.Semaphore(core.truth.client_limit or sys.maxsize)
+        self._prompts: set[tuple[int, ...]] = set()
 
     async def step_forever(self) -> None:
         """The engine loop: a step takes its planted time, then its tokens go out."""
@@ -89,18 +91,40 @@ class PlantedEngine:
         limit = int(body.get("max_completion_tokens") or body.get("max_tokens") or room)
         if limit > room or not prompt:
             raise Refused(400, "BadRequestError", "the request does not fit the model's length")
+        if not body.get("prompt_logprobs"):
+            self._prompts.add(prompt)
         self._count += 1
         key = f"cmpl-{self._count}"
-        queue = self._queues[key] = asyncio.Queue()
-        self._core.submit(key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos")))
-        self._wake.set()
-        try:
-            await self._stream(
-                key, queue, (path.endswith("/chat/completions"), prompt, body), reply
+        chat = path.endswith("/chat/completions")
+        async with self._door:
+            queue = self._queues[key] = asyncio.Queue()
+            self._core.submit(
+                key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos"))
             )
-        finally:
-            self._core.cancel(key)
-            del self._queues[key]
+            self._wake.set()
+            try:
+                await self._stream(key, queue, (chat, prompt, body), reply)
+            finally:
+                self._core.cancel(key)
+                del self._queues[key]
+
+    def _logprobs(self, ids: tuple[int, ...]) -> list[dict[int, Any] | None]:
+        """vLLM's ``prompt_logprobs``: the token that stands there, and the most likely one.
+
+        What follows a prompt that was answered before is taken for an answer to it; of all other
+        positions the token that stands there is the most likely one.
+        """
+        start = max(
+            (len(known) for known in self._prompts if ids[: len(known)] == known), default=0
+        )
+        core = self._core
+        likely = likely_ids(core.truth, core.settings.arithmetic, ids[:start], ids[start:])
+        found: list[dict[int, Any] | None] = []
+        for token, first in zip(ids, (*ids[:start], *likely), strict=True):
+            second = {token: {"logprob": -2.0, "rank": 2, "decoded_token": f" w{token}"}}
+            top = {first: {"logprob": -0.5, "rank": 1, "decoded_token": f" w{first}"}}
+            found.append(second | top)
+        return [None, *found[1:]]
 
     async def _stream(
         self,
@@ -133,6 +157,11 @@ class PlantedEngine:
         counts = usage(len(prompt), len(produced), cached if details else None)
         if not streaming:
             final = chunk(key, name, tuple(produced), chat=chat, ids=ids, finish=finish, whole=True)
+            place = final if chat else final["choices"][0]
+            place["prompt_token_ids"] = list(prompt) if ids else None
+            place["prompt_logprobs"] = (
+                self._logprobs(prompt) if body.get("prompt_logprobs") else None
+            )
             await reply.json(200, {**final, "usage": counts})
             return
         if (body.get("stream_options") or {}).get("include_usage"):
@@ -156,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
     parser.add_argument("--dtype")
+    parser.add_argument("--quantization")
     parser.add_argument("--speculative-config", type=json.loads)
     parser.add_argument("--chat-template")
     parser.add_argument("--tool-call-parser")
@@ -208,10 +238,16 @@ def _truth(environment: Mapping[str, str]) -> Truth:
     return read_truth(json.loads(Path(path).read_text())) if path else Truth()
 
 
+def _quantized(model: str) -> bool:
+    """Whether a model folder holds a quantized checkpoint."""
+    config = Path(model) / "config.json"
+    return config.is_file() and "quantization_config" in json.loads(config.read_text())
+
+
 def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     served = _parsed(arguments)
     truth = _truth(environment)
-    chosen = settings(truth, vars(served))
+    chosen = settings(truth, {**vars(served), "quantization": _quantized(served.model)})
     before, after = startup_lines(truth, chosen, served.model)
     _say(*before)
     if truth.core_process:

@@ -1,10 +1,11 @@
 """A planted engine in virtual time: what a load would measure, without processes or waiting."""
 
+from collections import deque
 from dataclasses import asdict
 
 from advisor.measurement.records import EngineCounters, Outcome, RequestRecord
 from advisor.serving import NgramSpeculation, ServingConfig
-from probes.load.plan import LoadPlan
+from probes.load.plan import LoadPlan, PlannedRequest
 from tests.fakes.planted_core import Counters, PlantedCore
 from tests.fakes.planted_text import prompt_of
 from tests.fakes.planted_truth import Truth, settings
@@ -21,9 +22,10 @@ def planted_core(truth: Truth, config: ServingConfig) -> PlantedCore:
 
 
 def replay(core: PlantedCore, plan: LoadPlan) -> tuple[list[RequestRecord], EngineCounters]:
-    """A closed loop of `plan` on `core`, with an empty prefix cache at the start.
+    """The load of `plan` (a closed loop, or gangs) on `core`, with an empty prefix cache first.
 
-    Time 0 is the start of the load; the records are those of a client that costs nothing.
+    Time 0 is the start of the load; the records are those of a client that costs nothing, but
+    lets through no more than the truth's ``client_limit`` at a time.
     """
     core.pool.forget()
     load = _Load(core, plan)
@@ -41,6 +43,7 @@ class _Load:
         self._core = core
         self._plan = plan
         self._waiting = iter(plan.requests)
+        self._held_back: deque[PlannedRequest] = deque()
         self._now_s = 0.0
         self._sent_s: dict[str, float] = {}
         self._times_s: dict[str, list[float]] = {}
@@ -48,25 +51,34 @@ class _Load:
 
     def run(self) -> None:
         """Step the engine until every request is answered."""
-        for _ in range(self._plan.schedule.concurrency):
-            self._send()
+        self._fill()
         while not self._core.idle:
-            self.peak_waiting = max(self.peak_waiting, len(self._core.waiting))
             duration_s, outputs = self._core.step()
             self._now_s += duration_s
             self.peak_kv_usage = max(self.peak_kv_usage, self._core.kv_usage)
             self.peak_running = max(self.peak_running, len(self._core.running))
+            self.peak_waiting = max(self.peak_waiting, len(self._core.waiting))
             for output in outputs:
                 self._times_s[output.key].append(self._now_s)
                 self._ids[output.key] += output.token_ids
                 if output.finish is not None:
                     self._record(output.key, output.finish, output.cached_tokens)
-                    self._send()
+            self._fill()
 
-    def _send(self) -> None:
-        request = next(self._waiting, None)
-        if request is None:
-            return
+    def _fill(self) -> None:
+        """Send until the plan's number is in flight, and pass on what the client lets through."""
+        busy = self._plan.schedule.gang and bool(self._sent_s)
+        while not busy and len(self._sent_s) < self._plan.schedule.concurrency:
+            request = next(self._waiting, None)
+            if request is None:
+                break
+            self._sent_s[request.request_id] = self._now_s
+            self._held_back.append(request)
+        limit = self._core.truth.client_limit or len(self._plan.requests)
+        while self._held_back and len(self._times_s) < limit:
+            self._submit(self._held_back.popleft())
+
+    def _submit(self, request: PlannedRequest) -> None:
         prompt, text = prompt_of(request.body, self._core.truth.vocab_size)
         self._core.submit(
             request.request_id,
@@ -75,7 +87,6 @@ class _Load:
             limit=int(str(request.body["max_tokens"])),
             ignore_eos=bool(request.body.get("ignore_eos")),
         )
-        self._sent_s[request.request_id] = self._now_s
         self._times_s[request.request_id] = []
         self._ids[request.request_id] = []
 
@@ -84,13 +95,14 @@ class _Load:
         prompt, _ = prompt_of(request.body, self._core.truth.vocab_size)
         times_s = self._times_s.pop(key)
         ids = self._ids.pop(key)
+        sent_s = self._sent_s.pop(key)
         self.records.append(
             RequestRecord(
                 request_id=key,
                 label=request.label,
                 outcome=Outcome.OK,
-                intended_s=self._sent_s[key],
-                sent_s=self._sent_s[key],
+                intended_s=sent_s,
+                sent_s=sent_s,
                 end_s=self._now_s,
                 first_token_s=times_s[0],
                 last_token_s=times_s[-1],

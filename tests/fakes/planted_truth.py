@@ -35,6 +35,10 @@ class Truth:
 
     ``base_step_s + token_s * min(n, knee_tokens) + beyond_knee_token_s * max(0, n - knee_tokens)
     + kv_token_s * c + draft_s * drafted requests``, times ``1 + noise * N(0, 1)``.
+
+    `dtype_factors` and `flip_rates` go by data type, quantized weights by "int8". A flip rate is
+    the share of positions at which the most likely token is another than that of the seed. Of what
+    clients have in flight only `client_limit` requests reach the engine at a time.
     """
 
     seed: int = 1
@@ -47,6 +51,8 @@ class Truth:
     noise: float = 0.0
     dtype: str = "bfloat16"
     dtype_factors: Mapping[str, float] = field(default_factory=dict)
+    flip_rates: Mapping[str, float] = field(default_factory=dict)
+    client_limit: int | None = None
     acceptance: tuple[Acceptance, ...] = ()
     prefix_hits: bool = True
     block_size: int = 16
@@ -84,6 +90,12 @@ class Settings:
     dtype: str
     speculative_tokens: int
     max_model_len: int
+    quantized: bool = False
+
+    @property
+    def arithmetic(self) -> str:
+        """What the truth's factors and flip rates go by."""
+        return "int8" if self.quantized else self.dtype
 
 
 def settings(truth: Truth, chosen: Mapping[str, object]) -> Settings:
@@ -102,6 +114,7 @@ def settings(truth: Truth, chosen: Mapping[str, object]) -> Settings:
         dtype=truth.dtype if dtype in {None, "auto"} else str(dtype),
         speculative_tokens=int(tokens),
         max_model_len=_number(chosen, "max_model_len", truth.max_model_len),
+        quantized=bool(chosen.get("quantization")),
     )
 
 
@@ -139,6 +152,45 @@ def answer_ids(seed: int, prompt: Sequence[int], count: int, vocab_size: int) ->
     """The first `count` tokens of the answer to a prompt: the same for every configuration."""
     rng = prompt_rng(seed, prompt)
     return tuple(rng.randrange(vocab_size) for _ in range(count))
+
+
+def greedy_ids(truth: Truth, arithmetic: str, prompt: Sequence[int], count: int) -> tuple[int, ...]:
+    """The first `count` tokens that an engine of this arithmetic answers to a prompt."""
+    answer: list[int] = []
+    base = answer_ids(truth.seed, prompt, count, truth.vocab_size)
+    flips = _flips(truth, arithmetic, prompt, count)
+    astray = False
+    for place in range(count):
+        astray = astray or flips[place]
+        answer.append(_other(truth, base[place], answer, place) if astray else base[place])
+    return tuple(answer)
+
+
+def likely_ids(
+    truth: Truth, arithmetic: str, prompt: Sequence[int], given: Sequence[int]
+) -> tuple[int, ...]:
+    """The most likely token at each position of `given`, with the tokens of `given` before it."""
+    base = answer_ids(truth.seed, prompt, len(given), truth.vocab_size)
+    flips = _flips(truth, arithmetic, prompt, len(given))
+    return tuple(
+        _other(truth, base[place], given, place)
+        if flips[place] or tuple(given[:place]) != base[:place]
+        else base[place]
+        for place in range(len(given))
+    )
+
+
+def _flips(truth: Truth, arithmetic: str, prompt: Sequence[int], count: int) -> list[bool]:
+    rate = truth.flip_rates.get(arithmetic, 0.0)
+    rng = prompt_rng(truth.seed + 3, prompt)
+    return [rng.random() < rate for _ in range(count)]
+
+
+def _other(truth: Truth, base: int, given: Sequence[int], place: int) -> int:
+    """A token that is not `base`; it depends on the token before it only."""
+    before = given[place - 1] if place else 0
+    step = zlib.crc32(f"{truth.seed}:{place}:{before}".encode()) % (truth.vocab_size - 1)
+    return (base + 1 + step) % truth.vocab_size
 
 
 def answer_length(truth: Truth, prompt: Sequence[int]) -> int:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.techniques import technique
+from probes.preflight import read_processor_flags, read_text
 from probes.vllm.command import EngineSpec
 from probes.vllm.flags import dump_command, read_schema
 
@@ -30,6 +32,19 @@ def vllm_spec(engine_python: str) -> EngineSpec:
         pytest.skip(f"no vLLM in .venv-engine: {done.stderr.decode()[-300:]}")
     schema = read_schema(json.loads(done.stdout))
     return EngineSpec(interpreter=engine_python, launcher=None, schema=schema)
+
+
+@pytest.fixture(scope="session")
+def quantizer_python() -> Path:
+    """The interpreter of the quantizer, where this machine multiplies 8-bit numbers."""
+    wanted = technique("int8_weights").cpu_features
+    held = read_processor_flags(read_text(Path("/proc/cpuinfo")))
+    if not held.intersection(wanted):
+        pytest.skip(f"this processor has none of {', '.join(wanted)}")
+    python = ROOT / ".venv-quantizer" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("no .venv-quantizer: make quantizer installs it")
+    return python
 
 
 @pytest.fixture(scope="session")

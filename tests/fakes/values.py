@@ -1,4 +1,4 @@
-"""One valid value of every kind that is stored: small, and true to its type."""
+"""Valid values of the kinds that are stored: small, and true to their type."""
 
 from advisor.estimate import Estimate, Source
 from advisor.goal import Goal, Objective
@@ -294,19 +294,3 @@ def recommendation(study_id: str = "a study") -> Recommendation:
         conclusive=True,
         warnings=("one point was disturbed",),
     )
-
-
-STORED = (
-    REPORT,
-    SUMMARY,
-    DEVICE,
-    BASELINE.functional,
-    MODEL,
-    GOAL,
-    FULL_CONFIG,
-    plan(config=FULL_CONFIG),
-    FACTS,
-    load_point(),
-    recommendation(),
-)
-"""One value of every kind that a column holds."""

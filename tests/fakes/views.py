@@ -182,6 +182,7 @@ def trial(seq: int, found: TrialEvidence) -> TrialView:
         ended_at=BEGIN,
         runs=(run,),
         points=found.points,
+        quality_passes=0 if found.quality is None else len(found.quality.passes),
     )
 
 
@@ -237,6 +238,7 @@ def _study(
         ended_at=BEGIN + timedelta(minutes=12) if over else None,
         baseline=known.baseline,
         techniques=None,
+        options=known.options,
         trials=tuple(trial(seq, item) for seq, item in enumerate(trials, start=1)),
         plan=tuple(plan),
         recommendation_id=identifier(4) if over else None,

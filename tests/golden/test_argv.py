@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.serving import FunctionalSettings, Levers, NgramSpeculation, ServingConfig
-from advisor.techniques import TECHNIQUES
+from advisor.serving import (
+    FunctionalSettings,
+    Levers,
+    NgramSpeculation,
+    ServingConfig,
+    WeightQuantization,
+)
+from advisor.techniques import TECHNIQUES, technique
 from probes.vllm.command import EngineSpec, serve_argv, serve_env
 from probes.vllm.flags import CPU, CUDA, FlagSchema
 
@@ -16,10 +22,11 @@ FLAGS = (
     *("model", "served-model-name", "host", "port", "max-model-len", "chat-template"),
     *("tool-call-parser", "reasoning-parser", "max-num-seqs", "max-num-batched-tokens"),
     *("block-size", "dtype", "speculative-config", "kv-cache-memory-bytes"),
+    *("quantization", "kv-cache-dtype", "gpu-memory-utilization"),
 )
 BOOLEANS = (
     *("enable-auto-tool-choice", "enforce-eager", "enable-prefix-caching"),
-    "enable-prompt-tokens-details",
+    *("enable-chunked-prefill", "enable-prompt-tokens-details"),
 )
 SCHEMA = FlagSchema(
     version="0.32.0",
@@ -51,6 +58,10 @@ EVERYTHING = ServingConfig(
         block_size=64,
         dtype="bfloat16",
         speculative_config=NgramSpeculation(num_speculative_tokens=3),
+        quantization=WeightQuantization(),
+        kv_cache_dtype="fp8",
+        enable_chunked_prefill=True,
+        gpu_memory_utilization=0.85,
     ),
 )
 CASES = {
@@ -58,7 +69,9 @@ CASES = {
     "baseline": (ENGINE, BASELINE),
     "everything": (ENGINE, EVERYTHING),
     "everything_cuda": (ON_CUDA, EVERYTHING),
-    **{item.key: (ENGINE, item.variant(BASELINE)) for item in TECHNIQUES},
+    "int8_weights_cuda": (ON_CUDA, technique("int8_weights").variant(BASELINE)),
+    "unchunked": (ENGINE, BASELINE.changed({"enable_chunked_prefill": False})),
+    **{item.key: (ENGINE, item.variant(BASELINE)) for item in TECHNIQUES if item.on},
 }
 
 

@@ -67,6 +67,6 @@ def test_every_route_under_v1_refuses_strangers() -> None:
 def test_the_client_has_a_method_per_route() -> None:
     """As many public methods as operations, `close` and machines' routes aside."""
     ours = [path for _, path in operations() if path not in WITHOUT_METHOD]
-    methods = [name for name in vars(Client) if not name.startswith("_") and name not in NO_ROUTE]
+    methods = [name for name in dir(Client) if not name.startswith("_") and name not in NO_ROUTE]
 
     assert len(methods) == len(ours)

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from advisor.serving import FunctionalSettings, Levers, ServingConfig, WeightQuantization
 from advisor.states import DeploymentState, RunState, StudyState
 from db import deployments, events
 from db.identity import utc_now
 from db.session import Sessions, transaction
 from db.tables import DeploymentRow
+from probes.targets import model_digest
 from probes.vllm.processes import find_engines
+from tests.fakes import stub_quantizer
 from tests.fakes.agent_site import AgentSite
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes]
@@ -173,3 +176,41 @@ def test_a_study_waits_while_the_only_device_serves(site: AgentSite) -> None:
 
     assert waiting == StudyState.QUEUED
     assert told() == ["waiting"]
+
+
+QUANTIZED = ServingConfig(
+    functional=FunctionalSettings(max_model_len=2048),
+    levers=Levers(quantization=WeightQuantization()),
+)
+
+
+def test_a_quantized_configuration_is_served_from_a_checkpoint_of_its_own(
+    site: AgentSite, tmp_path: Path
+) -> None:
+    """Made at the first deployment, found at the second, and named by the engine's facts."""
+    python = stub_quantizer.install(tmp_path / "quantizer")
+    site.start(quantizer_python=str(python))
+    approved = site.approved(ready_target(site), site.workload(), QUANTIZED)
+    for _ in range(2):
+        deployment_id = site.deploy("chat", approved)
+        site.wait_deployment(deployment_id, DeploymentState.SERVING)
+        stop(site, deployment_id)
+        site.wait_deployment(deployment_id, DeploymentState.STOPPED)
+    (checkpoint,) = (tmp_path / "data" / "checkpoints").glob("*/model")
+    facts = [run.facts for run in site.runs() if run.facts is not None]
+
+    assert [held.checkpoint_digest for held in facts] == [model_digest(checkpoint)] * 2
+    assert len(stub_quantizer.calls(python)) == 1
+
+
+def test_without_a_quantizer_the_deployment_says_what_to_install(
+    site: AgentSite, tmp_path: Path
+) -> None:
+    """No engine is started, and the target's own weights are not served in their place."""
+    site.start(quantizer_python=str(tmp_path / "absent" / "bin" / "python"))
+    approved = site.approved(ready_target(site), site.workload(), QUANTIZED)
+    failed = site.wait_deployment(site.deploy("chat", approved), DeploymentState.FAILED)
+
+    assert "quantizer_missing" in str(failed.reason)
+    assert "make quantizer" in str(failed.reason)
+    assert site.runs() == []

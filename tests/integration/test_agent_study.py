@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from advisor.measurement.records import LoadRole, QualityPass
+from advisor.recommender.evidence import StudyOptions
 from advisor.states import FailureKind, RunState, StudyState, TrialState
 from db import devices, events, recommendations, runs, studies, trials
 from db.identity import utc_now
@@ -22,6 +24,15 @@ OVER = {StudyState.DONE, StudyState.INCONCLUSIVE, StudyState.FAILED, StudyState.
 # On a busy machine the planted effects may drown in noise: then the study says so and is over.
 ADVISED = {StudyState.DONE, StudyState.INCONCLUSIVE}
 BATCHING = "continuous_batching"
+PRECISION = "half_precision"
+WIDE = [PRECISION, "continuous_over_static"]
+OTHERS = (LoadRole.PROBE, LoadRole.STATIC, LoadRole.CONTROL)
+# 32-bit arithmetic is twice as fast here and answers a little differently.
+FLIPPING = {
+    "base_step_s": 0.01,
+    "dtype_factors": {"float32": 0.5},
+    "flip_rates": {"float32": 0.02},
+}
 
 
 @pytest.fixture
@@ -47,6 +58,17 @@ def kinds_of(site: AgentSite, study_id: uuid.UUID) -> Counter[str]:
     with transaction(site.sessions) as session:
         told = events.after(session, "study", str(study_id), 0, limit=5000)
     return Counter(event.kind for event in told)
+
+
+def measured_how_often(points: list[LoadPointRow]) -> Counter[tuple[object, ...]]:
+    """How many points there are of each load of each trial."""
+    return Counter((p.trial_id, p.role, p.concurrency, p.repeat) for p in points)
+
+
+def quality_of(site: AgentSite, study_id: uuid.UUID) -> tuple[QualityPass, ...]:
+    """The baseline's finished quality passes."""
+    baseline = trials_of(site, study_id).get("baseline")
+    return () if baseline is None or baseline.quality is None else baseline.quality.passes
 
 
 def wait_over(site: AgentSite, study_id: uuid.UUID) -> str:
@@ -105,15 +127,91 @@ def test_a_killed_agent_loses_no_finished_point_and_measures_none_twice(site: Ag
     points = points_of(site, study_id)
     with transaction(site.sessions) as session:
         records = list(session.scalars(select(RequestRecordsRow.load_point_id)))
-    keys = Counter((point.trial_id, point.concurrency, point.repeat) for point in points)
 
     assert state in ADVISED
     assert {point.id for point in before} <= {point.id for point in points}
-    assert set(keys.values()) == {1}
+    assert set(measured_how_often(points).values()) == {1}
     assert kinds_of(site, study_id)["point"] == len(points)
     assert sorted(records) == sorted(point.id for point in points)
     assert FailureKind.AGENT_LOST in {run.failure_kind for run in site.runs()}
     assert site.engines_left() == 0
+
+
+def sent_by_role(site: AgentSite, study_id: uuid.UUID) -> dict[str, set[str]]:
+    """Ids of the requests that the loads of each role sent."""
+    sent: dict[str, set[str]] = {}
+    for point in points_of(site, study_id):
+        with transaction(site.sessions) as session:
+            body = trials.request_records(session, point.id)
+        records = records_from_parquet(body or b"")
+        sent.setdefault(point.role, set()).update(record.request_id for record in records)
+    return sent
+
+
+def test_a_wide_study_measures_ladder_gangs_answers_and_a_confirmation(site: AgentSite) -> None:
+    """The confirmation's requests were seen by no other load; gangs and control share theirs."""
+    site.truth |= FLIPPING
+    site.start()
+    study_id = site.study(site.target(), site.workload(), WIDE, StudyOptions(ladder_top=4))
+
+    state = wait_over(site, study_id)
+    found = trials_of(site, study_id)
+    sent = sent_by_role(site, study_id)
+    points = points_of(site, study_id)
+
+    assert state in ADVISED
+    assert {"baseline", PRECISION, "confirm-a1", "confirm-b", "confirm-a2"} <= set(found)
+    assert {trial.state for trial in found.values()} == {TrialState.DONE}
+    assert set(sent) == {role.value for role in LoadRole}
+    assert not any(sent["held out"] & sent[role.value] for role in OTHERS)
+    assert sent["static"] == sent["control"]
+    assert {p.concurrency for p in points if p.role == "probe"} >= {1, 2, 4}
+    assert len(quality_of(site, study_id)) == 2
+    variant = found[PRECISION].quality
+    assert variant is not None
+    assert len(variant.passes) == 1
+    assert any(answer.forced != answer.greedy for answer in variant.passes[0].answers)
+    assert kinds_of(site, study_id)["quality"] > 0
+
+
+def test_a_killed_agent_repeats_no_finished_quality_pass(site: AgentSite) -> None:
+    """kill -9 after the baseline's first pass: it stands, and so does every load of every role."""
+    site.truth |= {**FLIPPING, "base_step_s": 0.03}
+    first = site.start()
+    study_id = site.study(site.target(), site.workload(), WIDE)
+    site.wait("a quality pass is finished", lambda: bool(quality_of(site, study_id)))
+    first.kill()
+    passed, points = quality_of(site, study_id), points_of(site, study_id)
+    second = site.start()
+
+    state = wait_over(site, study_id)
+    second.stop()
+    after = points_of(site, study_id)
+    answered = quality_of(site, study_id)
+
+    assert state in ADVISED
+    assert {point.role for point in points} == {"probe", "static", "control"}
+    assert len(passed) <= len(answered) == 2
+    assert answered[: len(passed)] == passed
+    assert set(measured_how_often(after).values()) == {1}
+    assert {point.id for point in points} <= {point.id for point in after}
+
+
+def test_a_study_that_can_keep_nothing_back_goes_without_a_confirmation(site: AgentSite) -> None:
+    """One conversation cannot be split: the trials are skipped with the reason."""
+    site.truth |= FLIPPING
+    site.start()
+    workload_id = site.workload(conversation="the only one")
+    study_id = site.study(site.target(), workload_id, [PRECISION], StudyOptions(ladder_top=1))
+
+    state = wait_over(site, study_id)
+    found = trials_of(site, study_id)
+    skipped = [trial for key, trial in found.items() if key.startswith("confirm")]
+
+    assert state in ADVISED
+    assert {trial.state for trial in skipped} == {TrialState.SKIPPED}
+    assert "only 0 requests could be kept back" in str(skipped[0].reason)
+    assert {found["baseline"].state, found[PRECISION].state} == {TrialState.DONE}
 
 
 def test_a_stopped_agent_gives_its_trial_and_its_lease_back(site: AgentSite) -> None:

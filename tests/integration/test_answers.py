@@ -9,8 +9,9 @@ from sqlalchemy import text
 from advisor.errors import AlreadyExists, InvalidInput, NotFound, StateConflict, Unavailable
 from db import idempotency, studies
 from db.idempotency import Answer
+from db.identity_tables import ProjectRow
 from db.session import Sessions, transaction
-from db.tables import ProjectRow, WorkloadChunkRow
+from db.tables import WorkloadChunkRow
 from tests.fakes.rows import START, House
 
 pytestmark = pytest.mark.postgres

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from advisor.errors import StateConflict
+from advisor.measurement.records import LoadRole
 from advisor.states import StudyState
 from db import devices, studies, trials
 from db.session import Sessions, transaction
@@ -118,7 +119,7 @@ def test_a_stale_holder_cannot_record_a_point(sessions: Sessions, house: House) 
             session, trial=trial, run=run, point=load_point(16), records=None, now=START
         )
     with transaction(sessions) as session:
-        assert trials.measured(session, trial.id) == {(1, 0)}
+        assert trials.measured(session, trial.id) == {(LoadRole.PROBE, 1, 0)}
 
 
 def test_a_stale_holder_cannot_start_a_trial(sessions: Sessions, house: House) -> None:

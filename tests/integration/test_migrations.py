@@ -7,9 +7,15 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
 from advisor.errors import InvalidInput, Unavailable
+from advisor.measurement.records import LoadRole
+from advisor.recommender.evidence import StudyOptions
+from db import recommendations, studies, trials
 from db.address import parsed
-from db.migrate import compared, current, downgrade, upgrade
+from db.migrate import compared, current, downgrade, head, upgrade
+from db.session import close_sessions, open_sessions, transaction
 from db.tables import ALL
+from tests.fakes.first_rows import furnish, identifier
+from tests.fakes.values import GOAL, load_point, recommendation
 
 pytestmark = pytest.mark.postgres
 
@@ -39,6 +45,12 @@ def shape(url: str) -> dict[str, list[str]]:
             keys += sorted(str(key) for key in inspector.get_indexes(table))
             found[table] = sorted(columns) + keys
     return found
+
+
+def furnished(url: str) -> None:
+    """One row of every noun."""
+    with create_engine(parsed(url), poolclass=NullPool).begin() as connection:
+        furnish(connection)
 
 
 def tables(url: str) -> set[str]:
@@ -73,7 +85,66 @@ def test_an_empty_database_goes_up_down_and_up_again(empty_database_url: str) ->
     assert left == {"alembic_version"}
     assert tables(empty_database_url) == first
     assert first >= set(ALL.tables)
-    assert current(empty_database_url) == "0001"
+    assert current(empty_database_url) == head()
+
+
+def test_rows_of_the_first_version_survive(empty_database_url: str) -> None:
+    """Every noun is read as it was meant: a study without a ladder, points of the study's loads."""
+    upgrade(empty_database_url, "0001")
+    furnished(empty_database_url)
+    upgrade(empty_database_url)
+    sessions = open_sessions(empty_database_url)
+    with transaction(sessions) as session:
+        found = studies.evidence(session, identifier("studies"))
+        measured = trials.measured(session, identifier("trials"))
+        bundle = recommendations.one(session, identifier("recommendations"), None).body
+        approved = recommendations.approved_config(
+            session, identifier("recommendations"), None, bundle.best.config_hash
+        )
+    close_sessions(sessions)
+
+    assert found.options == StudyOptions(ladder_top=1, confirm=False)
+    assert found.goal == GOAL
+    assert found.trials[0].points == (load_point(),)
+    assert found.trials[0].quality is None
+    assert measured == {(LoadRole.PROBE, 16, 1)}
+    assert (bundle, approved) == (recommendation(), bundle.best.config)
+
+
+def test_rows_survive_the_way_back_without_what_the_old_schema_cannot_hold(
+    empty_database_url: str,
+) -> None:
+    """Down and up again: the first version's point stays, one of a new role goes."""
+    upgrade(empty_database_url, "0001")
+    furnished(empty_database_url)
+    upgrade(empty_database_url)
+    copied = (
+        "INSERT INTO load_points"
+        " (id, trial_id, engine_run_id, role, concurrency, repeat, point, created_at)"
+        " SELECT gen_random_uuid(), trial_id, engine_run_id, 'static', concurrency, repeat, point,"
+        " created_at FROM load_points"
+    )
+    roles = "SELECT role FROM load_points ORDER BY role"
+    with create_engine(parsed(empty_database_url), poolclass=NullPool).begin() as connection:
+        connection.execute(text(copied))
+        before = list(connection.execute(text(roles)).scalars())
+    downgrade(empty_database_url, "0001")
+    upgrade(empty_database_url)
+    with create_engine(parsed(empty_database_url), poolclass=NullPool).connect() as connection:
+        after = list(connection.execute(text(roles)).scalars())
+
+    assert (before, after) == (["probe", "static"], ["probe"])
+
+
+def test_downgrading_one_step_is_the_schema_of_before(
+    empty_database_url: str, database_url: str
+) -> None:
+    """0002 undone is 0001, in columns, keys and indexes."""
+    upgrade(empty_database_url, "0001")
+    first = shape(empty_database_url)
+    downgrade(database_url, "0001")
+
+    assert shape(database_url) == first
 
 
 def test_downgrading_leaves_no_type_or_function(empty_database_url: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from advisor.errors import AlreadyExists, InvalidInput, NotFound, StateConflict, Unavailable
+from advisor.measurement.records import LoadRole
 from advisor.states import RunState, StudyState, TrialState
 from db import audit, devices, events, recommendations, runs, studies, targets, trials, workloads
 from db.session import Sessions, transaction
@@ -303,7 +304,7 @@ def test_a_lost_agents_trial_waits_again_with_its_points(sessions: Sessions) -> 
     assert nothing == []
     assert (run.state, run.failure_kind) == ("failed", "agent_lost")
     assert (run.attempt, second.attempt) == (1, 2)
-    assert measured == {(1, 0)}
+    assert measured == {(LoadRole.PROBE, 1, 0)}
 
 
 def test_a_failed_trial_keeps_kind_and_reason(sessions: Sessions) -> None:

@@ -3,15 +3,25 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from advisor.estimate import Estimate, Source
 from advisor.hardware import H100_SXM, DeviceFacts
 from advisor.llm import ModelShape, read_config
-from advisor.roofline.batching import knee_tokens, resampled_static_waste, static_waste
+from advisor.measurement.knee import Curves
+from advisor.measurement.quality import design_effect
+from advisor.measurement.saturation import fit_saturation
+from advisor.roofline.batching import knee_tokens
+from advisor.roofline.calibration import StepCalibration
 from advisor.roofline.cost import decode_floor_s
 from advisor.roofline.efficiency import exact_efficiency
-from advisor.roofline.memory import contiguous_utilisation, kv_capacity, paged_utilisation
+from advisor.roofline.memory import (
+    contiguous_utilisation,
+    kv_capacity,
+    occupancy,
+    paged_utilisation,
+)
 from advisor.roofline.speculation import (
     acceptance_from_survival,
     batch_speedup,
@@ -25,7 +35,9 @@ from advisor.roofline.speculation import (
     tokens_from_survival,
 )
 from advisor.roofline.step import Prefill, StepBatch, step_time_s
+from advisor.traffic.gangs import resampled_static_waste, static_waste
 from advisor.units import GIB
+from tests.fakes.planted_ladder import counters, load_point
 
 
 def model(architecture: str, *sizes: int, head_dim: int, tied: bool = False) -> ModelShape:
@@ -114,6 +126,25 @@ def test_waste_of_a_contiguous_and_a_paged_cache() -> None:
     assert paged_utilisation(lengths, 16) == pytest.approx(0.995, abs=5e-4)
 
 
+def test_requests_in_a_contiguous_and_a_paged_cache() -> None:
+    """T2.8 on a cache of 40 slots: contiguous reservation holds 40, blocks hold eight times that.
+
+    One block of 20,480 is the null block.
+    """
+    lengths = [300, 900, 2000]
+    found = occupancy(
+        mean_tokens=sum(lengths) / 3,
+        paged_share=paged_utilisation(lengths, 16),
+        block_size=16,
+        reserved_tokens=8192,
+        kv_tokens=327_680,
+    )
+
+    assert found.contiguous_share == pytest.approx(contiguous_utilisation(lengths, 8192))
+    assert found.contiguous_requests == 40.0
+    assert found.paged_requests == pytest.approx(20_479 * 16 * 0.995 / (3200 / 3), rel=1e-3)
+
+
 def test_the_ridge_of_an_h100() -> None:
     """T3.1 and T4.1: in FLOP per byte, and in tokens for 16-bit and 4-bit weights."""
     ridge = H100_SXM.ridge_flops_per_byte("bfloat16")
@@ -122,6 +153,46 @@ def test_the_ridge_of_an_h100() -> None:
     assert ridge * 0.81 / 0.86 == pytest.approx(278.0, rel=1e-3)
     assert knee_tokens(ridge, 2) == pytest.approx(295.2, rel=1e-3)
     assert knee_tokens(ridge, 0.515625) == pytest.approx(76.11, rel=1e-3)
+
+
+def given(value: float) -> Estimate:
+    """A known number."""
+    return Estimate(value=value, low=value, high=value, source=Source.MEASURED, basis="given")
+
+
+def test_saturation_of_an_affine_engine() -> None:
+    """T4.4: 16,337 tokens/s at most, half of it at 115.9 and nine tenths at 1,043 requests."""
+    step_s, each_s = 7.093e-3, 61.21e-6
+    engine = StepCalibration(step_s=given(step_s), step_s_per_request=given(each_s))
+    curve = Curves(
+        step_s=np.array([step_s]),
+        step_s_per_request=np.array([each_s]),
+        cap=np.array([np.inf]),
+        top=1e12,
+    )
+
+    assert engine.tokens_per_s(10**9).value == pytest.approx(16_337, rel=1e-4)
+    assert engine.tokens_per_s(116).value == pytest.approx(16_337 / 2, rel=1e-3)
+    assert curve.knee[0] == pytest.approx(1043, rel=1e-3)
+
+
+def test_a_capped_ladder_of_the_reference() -> None:
+    """Handbook 15.2: slots for 150 requests; nine tenths of the plateau with 119.6."""
+    loads = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256)
+    points = [
+        load_point(n, min(n, 150) / (7.1e-3 + 61e-6 * min(n, 150)), counters=counters())
+        for n in loads
+    ]
+    found = fit_saturation(points, max_num_seqs=None)
+
+    assert found is not None
+    assert found.step_s.value == pytest.approx(7.1e-3, rel=0.03)
+    assert found.concurrency.value == pytest.approx(119.6, rel=0.03)
+
+
+def test_tokens_of_one_answer_are_not_independent() -> None:
+    """T7.6: 200 tokens with a correlation of 0.02 say as much as 200 / 4.98."""
+    assert design_effect(200, 0.02) == pytest.approx(4.98)
 
 
 def test_a_decode_step_of_64_requests() -> None:

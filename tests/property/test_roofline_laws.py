@@ -11,7 +11,6 @@ from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
 from advisor.measurement.acceptance import wilson
 from advisor.measurement.latency import quantiles
-from advisor.roofline.batching import static_waste
 from advisor.roofline.cost import Cost
 from advisor.roofline.efficiency import exact_efficiency, prior_efficiency
 from advisor.roofline.memory import contiguous_utilisation, paged_utilisation
@@ -19,6 +18,7 @@ from advisor.roofline.speculation import expected_tokens, speedup
 from advisor.roofline.step import Prefill, StepBatch, step_costs, step_time_s
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
 from advisor.serving import Levers, ServingConfig
+from advisor.traffic.gangs import static_waste
 from tests.fakes.planted_world import DEVICE, MODEL, estimate
 
 EXACT = exact_efficiency(memory=0.8, compute=0.7, attention=0.4)

@@ -47,6 +47,16 @@ def test_a_question_goes_to_the_proxy_with_the_callers_key() -> None:
     }
 
 
+def test_a_deployment_that_the_proxy_does_not_know_yet_is_waited_for() -> None:
+    """503 is asked again within the wait; any other refusal is the answer."""
+    answers = [httpx.Response(503, json={}), httpx.Response(200, json=SAID)]
+    transport = httpx.MockTransport(lambda _: answers.pop(0))
+    with Client("http://api.test", "rt_key", transport=transport) as asking:
+        answer = asking.ask(URL, "Where?", model="demo", wait_s=30.0)
+
+    assert (answer.text, answers) == ("Paris", [])
+
+
 def test_a_refusal_in_openais_form_keeps_its_words() -> None:
     """The message is the detail, the code the title."""
     body = {"error": {"message": "demo is draining", "type": "x", "param": None, "code": "gone"}}

@@ -1,5 +1,6 @@
 """The judgements of the preflight, and what it reads out of the system's and pip's answers."""
 
+import json
 import subprocess
 import sys
 
@@ -78,6 +79,25 @@ def test_a_missing_tool_only_warns() -> None:
     assert preflight.judge_tool("git", None, purpose="to contribute").level is Level.WARNING
 
 
+def test_a_missing_browser_warns_with_the_command_to_install_it() -> None:
+    """Only the browser tests need it, so it blocks nothing."""
+    absent = preflight.judge_browser(None)
+    present = preflight.judge_browser("found")
+
+    assert absent.level is Level.WARNING
+    assert "apt-get install chromium" in absent.remedy
+    assert present.level is Level.OK
+
+
+def test_what_can_be_installed_is_named_as_its_check_is() -> None:
+    """`--install` finds the package by the name of the check that failed."""
+    names = {preflight.judge_browser(None).name} | {
+        preflight.judge_library(name, present=False).name for name in preflight.LIBRARIES
+    }
+
+    assert names == preflight.PACKAGES.keys()
+
+
 def test_the_cpu_build_of_torch_passes() -> None:
     """A local version is offered where pip's settings name PyTorch's CPU index."""
     check = preflight.judge_torch("2.13.0", TorchOffer(version="2.13.0+cpu"))
@@ -147,6 +167,17 @@ def test_the_report_has_a_line_per_check_and_the_remedy_below() -> None:
     lines = preflight.render(checks).splitlines()
 
     assert [line.split()[0] for line in lines] == ["ok", "missing", "->"]
+
+
+def test_the_tests_need_only_what_everybody_does_and_a_browser(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`--tests` looks at nothing that `make setup` has looked at already, and blocks nothing."""
+    code = preflight.main(["--tests", "--json"])
+    held = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert [item["name"] for item in held["checks"]] == [preflight.BROWSERS[0]]
 
 
 def test_it_needs_the_standard_library_only() -> None:

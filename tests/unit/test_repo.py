@@ -269,3 +269,12 @@ def test_a_version_is_pinned_once() -> None:
                 assert version, line
                 assert package.casefold() not in seen, line
                 seen[package.casefold()] = version
+
+
+def test_make_installs_the_quantizer_where_8_bit_weights_apply() -> None:
+    """The Makefile looks for the features that the technique asks for, and for no other."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.search(r"grep -qwE '([\w|]+)' /proc/cpuinfo", makefile)
+
+    assert named is not None
+    assert set(named[1].split("|")) == set(techniques.technique("int8_weights").cpu_features)

@@ -9,14 +9,16 @@ import pytest
 from advisor.canonical import canonical_bytes, digest
 from advisor.errors import InvalidInput
 from advisor.goal import Goal
+from advisor.recommender.recommendation import Recommendation
 from advisor.serving import ServingConfig
 from db import stored
 from db.stored import Stored, dump, load, schema_version
 from db.tables import ALL
-from tests.fakes.values import BASELINE, GOAL, STORED, recommendation
+from tests.fakes.stored_values import EARLIER, STORED
+from tests.fakes.values import BASELINE, GOAL, recommendation
 
 SAVED = Path(__file__).resolve().parent.parent / "golden" / "stored"
-KINDS = {type(value).__name__: value for value in STORED}
+KINDS: Mapping[str, object] = {type(value).__name__: value for value in STORED}
 
 
 def saved_versions() -> list[tuple[str, int]]:
@@ -36,6 +38,15 @@ def test_every_stored_column_has_a_value_here() -> None:
 
     assert kinds == set(KINDS)
     assert {kind for kind, _ in saved_versions()} == kinds
+
+
+def test_every_version_of_every_kind_was_saved() -> None:
+    """A raised schema version leaves the file of the one before, and the value that it meant."""
+    versions = {(kind, n) for kind in KINDS for n in range(1, schema_version(kind) + 1)}
+    current = {(kind, schema_version(kind)) for kind in KINDS}
+
+    assert set(saved_versions()) == versions
+    assert set(EARLIER) == versions - current
 
 
 @pytest.mark.parametrize("value", STORED, ids=lambda value: type(value).__name__)
@@ -63,8 +74,27 @@ def test_rows_of_earlier_versions_are_read(kind: str, version: int) -> None:
     """What any released version wrote gives the value that it meant."""
     body = (SAVED / f"{kind}.{version}.json").read_bytes()
 
+    meant = EARLIER.get((kind, version), KINDS[kind])
+
     assert json.loads(body)["schema_version"] == version
-    assert load(type(KINDS[kind]), body) == KINDS[kind]
+    assert load(type(meant), body) == meant
+
+
+def test_an_approved_configuration_keeps_its_hash() -> None:
+    """What version 1 hashed has that hash now: a deployment of it still finds its approval."""
+    body = (SAVED / "Recommendation.1.json").read_bytes()
+    bundle = load(Recommendation, body)
+    written = json.loads(body)["value"]["ranked"]
+
+    assert [item.config.hash for item in bundle.ranked] == [item["config_hash"] for item in written]
+    assert len({item.config.hash for item in bundle.ranked}) == len(written)
+
+
+def test_a_lever_of_a_later_version_changes_the_hash() -> None:
+    """Set, it is part of what is approved; unset, it is not."""
+    wider = [BASELINE.changed({"kv_cache_dtype": "fp8"}), BASELINE.changed({"quantization": None})]
+
+    assert [item.hash == BASELINE.hash for item in wider] == [False, True]
 
 
 def test_an_earlier_version_passes_through_every_upcaster(

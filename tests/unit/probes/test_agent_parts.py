@@ -17,6 +17,10 @@ from probes.lease import DeviceHold
 from probes.settings import AgentSettings, engine_environment
 from probes.workplace import holder_is_dead, process_holder
 
+MEASURED_RATES = {
+    "bf16": {"value_flops_per_s": 1e11, "low": 9e10, "high": 2e11, "samples": 5},
+    "fp32": {"value_flops_per_s": 2e11, "low": 1e11, "high": 3e11, "samples": 5},
+}
 MEASURED = {
     "device": "cpu",
     "device_name": "a processor",
@@ -24,10 +28,7 @@ MEASURED = {
     "cpu_features": ["avx2", "fma"],
     "total_memory_bytes": 8 << 30,
     "memory_bandwidth": {"value_bytes_per_s": 2e10, "low": 1e10, "high": 3e10, "samples": 5},
-    "matrix_rate": {
-        "bf16": {"value_flops_per_s": 1e11, "low": 9e10, "high": 2e11, "samples": 5},
-        "fp32": {"value_flops_per_s": 2e11, "low": 1e11, "high": 3e11, "samples": 5},
-    },
+    "matrix_rate": MEASURED_RATES,
 }
 
 
@@ -60,6 +61,16 @@ def test_a_benchmark_becomes_measured_facts_under_the_engines_dtype_names() -> N
     assert facts.rate("float32").high == 3e11
     assert facts.bandwidth_bytes_per_s.source is Source.MEASURED
     assert facts.threads == 2
+
+
+def test_a_rate_of_8_bit_products_is_taken_where_there_is_one() -> None:
+    """A device that cannot run them says so in its output and has no such rate."""
+    rate = {"value_flops_per_s": 4e11, "low": 3e11, "high": 5e11, "samples": 5}
+    able = {**MEASURED, "matrix_rate": {**MEASURED_RATES, "int8": rate}, "skipped": {}}
+    unable = {**MEASURED, "skipped": {"int8": "this vLLM has no _C library"}}
+
+    assert device_facts(able).rate("int8").value == 4e11
+    assert "int8" not in device_facts(unable).matrix_rate_flops_per_s
 
 
 def test_a_benchmark_that_lacks_a_figure_is_refused() -> None:

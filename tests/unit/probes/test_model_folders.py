@@ -12,9 +12,7 @@ from probes.targets import (
     allowed_folder,
     inspect_model,
     model_digest,
-    own_template,
     refuse_escapes,
-    special_tokens,
 )
 from tests.fakes.agent_site import write_model
 
@@ -124,24 +122,3 @@ def test_broken_json_and_strange_models_are_told_apart(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidInput, match="not valid JSON"):
         inspect_model(folder, chat_template=None)
-
-
-def test_special_tokens_are_text_or_objects() -> None:
-    """Both forms occur in tokenizer configurations; a null is not a token."""
-    settings = {
-        "bos_token": {"content": "<s>", "lstrip": False},
-        "eos_token": "</s>",
-        "pad_token": None,
-        "model_max_length": 10,
-    }
-
-    assert special_tokens(settings) == {"bos_token": "<s>", "eos_token": "</s>"}
-
-
-def test_of_several_named_templates_the_default_one_is_used(tmp_path: Path) -> None:
-    """A model without any has None."""
-    named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
-
-    assert own_template(tmp_path, {"chat_template": named}) == "D"
-    assert own_template(tmp_path, {"chat_template": "plain"}) == "plain"
-    assert own_template(tmp_path, {}) is None

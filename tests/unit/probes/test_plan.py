@@ -16,6 +16,7 @@ from probes.load.plan import (
     planned_request,
     read_plan,
 )
+from probes.load.schedule import Schedule
 from tests.fakes.engines import chat_request
 
 RULE = ReplayRule(cap_tokens=64, default_tokens=16, fixed=False)
@@ -136,8 +137,10 @@ def plan_of(requests: list[Request]) -> LoadPlan:
 def test_a_plan_reads_back_as_it_was_written() -> None:
     """Value -> JSON -> value is the identity."""
     plan = plan_of([chat_request(0, "hé", label="a"), chat_request(1, "b")])
+    gangs = replace(plan, schedule=Schedule(concurrency=2, gang=True))
 
     assert read_plan(plan.to_json()) == plan
+    assert read_plan(gangs.to_json()) == gangs != plan
 
 
 def test_a_plan_never_shows_its_prompts() -> None:

@@ -9,7 +9,7 @@ from probes.load.plan import LoadPlan, ReplayRule, load_plan
 from tests.fakes.engines import chat_request
 from tests.fakes.planted_core import PlantedCore
 from tests.fakes.planted_replay import planted_core, replay
-from tests.fakes.planted_truth import Acceptance, Truth, read_truth
+from tests.fakes.planted_truth import Acceptance, Truth, greedy_ids, likely_ids, read_truth
 
 TRUTH = Truth(base_step_s=0.010, token_s=0.0, beyond_knee_token_s=1e-4, knee_tokens=32)
 COPYING = Acceptance(contains="copy", per_position=(0.8, 0.6, 0.4, 0.2), coverage=0.9)
@@ -148,6 +148,76 @@ def test_the_dtype_factor_can_favour_either() -> None:
     assert throughput(faster, full, load) == pytest.approx(
         2 * throughput(faster, ServingConfig(), load)
     )
+
+
+def gangs(count: int, *, concurrency: int) -> LoadPlan:
+    """Requests with outputs of 10, 20, 30 and 40 tokens in turn, submitted in gangs."""
+    requests = [chat_request(i, f"{i} say", output_tokens=10 * (i % 4 + 1)) for i in range(count)]
+    rule = ReplayRule(cap_tokens=256, default_tokens=16, fixed=True)
+    return load_plan(
+        requests, host="h", port=1, model="m", concurrency=concurrency, rule=rule, gang=True
+    )
+
+
+def test_gangs_never_overlap_and_keep_their_order() -> None:
+    """The next four start when the last of the four before has ended."""
+    records, _ = replay(planted_core(TRUTH, ServingConfig()), gangs(11, concurrency=4))
+    by_id = {record.request_id: record for record in records}
+    rows = [by_id[f"r{i}"] for i in range(11)]
+
+    for first in (0, 4):
+        ended = max(record.end_s for record in rows[first : first + 4])
+        assert {record.sent_s for record in rows[first + 4 : first + 8]} == {ended}
+
+
+def test_static_batches_waste_what_their_longest_answer_takes() -> None:
+    """Mean 25, longest 40: a closed loop on the same requests is about 1.6 times as fast."""
+    load = gangs(32, concurrency=4)
+    loop = replace(load, schedule=replace(load.schedule, gang=False))
+    ratio = throughput(TRUTH, ServingConfig(), loop) / throughput(TRUTH, ServingConfig(), load)
+
+    assert 1.35 < ratio < 1.65
+
+
+def test_a_client_that_holds_requests_back_shows_in_the_engine() -> None:
+    """Eight are in flight for the client, two run, none waits in the engine."""
+    narrow = replace(TRUTH, client_limit=2)
+    records, counters = replay(
+        planted_core(narrow, ServingConfig()), plan(16, concurrency=8, tokens=20)
+    )
+    span_s = max(record.end_s for record in records)
+
+    assert (counters.peak_running, counters.peak_waiting) == (2, 0)
+    assert sum(record.e2e_s for record in records) / span_s > 5
+
+
+def test_only_the_planted_arithmetic_changes_tokens() -> None:
+    """Greedy answers leave the base's at a flip for good, forced ones at the flips only."""
+    truth = replace(TRUTH, flip_rates={"int8": 0.1})
+    prompts = [(place, 5, 7) for place in range(100)]
+    plain = [greedy_ids(truth, "bfloat16", prompt, 40) for prompt in prompts]
+    greedy = [greedy_ids(truth, "int8", prompt, 40) for prompt in prompts]
+    forced = [
+        likely_ids(truth, "int8", prompt, given)
+        for prompt, given in zip(prompts, plain, strict=True)
+    ]
+    agreed = sum(
+        mine == theirs
+        for one, other in zip(forced, plain, strict=True)
+        for mine, theirs in zip(one, other, strict=True)
+    )
+
+    assert agreed / 4000 == pytest.approx(0.9, abs=0.02)
+    assert sum(mine == theirs for mine, theirs in zip(greedy, plain, strict=True)) < 10
+    assert [greedy_ids(truth, "int8", prompt, 9) for prompt in prompts] == [a[:9] for a in greedy]
+
+
+def test_forcing_an_engine_to_its_own_answer_changes_nothing() -> None:
+    """Its most likely token is what it says, whatever its arithmetic."""
+    truth = replace(TRUTH, flip_rates={"int8": 0.3})
+    own = greedy_ids(truth, "int8", (1, 2, 3), 50)
+
+    assert likely_ids(truth, "int8", (1, 2, 3), own) == own
 
 
 def test_a_truth_is_read_from_its_file_form() -> None:

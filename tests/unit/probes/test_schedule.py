@@ -40,9 +40,14 @@ def test_a_closed_loop_wants_its_request_when_a_slot_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"concurrency": 0}, {"concurrency": 1, "offsets_s": (2.0, 1.0)}]
+    "values",
+    [
+        {"concurrency": 0},
+        {"concurrency": 1, "offsets_s": (2.0, 1.0)},
+        {"concurrency": 2, "offsets_s": (1.0,), "gang": True},
+    ],
 )
 def test_an_impossible_schedule_is_refused(values: dict[str, object]) -> None:
-    """Times do not run backwards and nothing can be sent through no slot."""
+    """Times do not run backwards, no slot sends nothing, and gangs do not go by the clock."""
     with pytest.raises(InvalidInput):
         Schedule(**values)  # type: ignore[arg-type]

@@ -7,15 +7,19 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.goal import Goal
-from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
+from advisor.measurement.records import LoadRole
+from advisor.recommender.confirmation import CONFIRMATION
+from advisor.recommender.duration import ASSUMED_TOKENS_PER_S
+from advisor.recommender.evidence import (
+    StudyEvidence,
+    StudyOptions,
+    TrialEvidence,
+    TrialPlan,
+)
+from advisor.recommender.ladder import LEAST_REQUESTS, subset_size
 from advisor.recommender.planner import Finished, next_step, plan_preview, unmeasured
 from advisor.recommender.recommendation import VerdictKind
-from advisor.recommender.space import (
-    ASSUMED_TOKENS_PER_S,
-    BASELINE,
-    LEAST_REQUESTS,
-    LOWER_LOAD,
-)
+from advisor.recommender.space import BASELINE, LOWER_LOAD
 from advisor.recommender.verdict import verdicts
 from advisor.serving import FunctionalSettings, Levers, ServingConfig
 from advisor.states import TrialState
@@ -31,6 +35,8 @@ from tests.fakes.planted_world import (
     summary,
 )
 
+# What a device without 8-bit units can try: one trial each.
+TRIED = [item for item in TECHNIQUES if item.on and not item.cpu_features]
 # 32-bit is faster here, and without its cache the engine is too: two changes improve.
 TWO_IMPROVE = World(dtype_factor={"float32": 0.8}, shared=-0.5)
 
@@ -64,17 +70,23 @@ def test_a_study_begins_with_the_baseline_and_ends_with_it() -> None:
     """One trial per technique between; the last start shows drift."""
     found = keys(usual())
 
-    assert found == ["baseline", *(item.key for item in TECHNIQUES), "anchor"]
+    assert found == ["baseline", *(item.key for item in TRIED), "anchor"]
 
 
 def test_the_baseline_is_measured_at_every_load_and_twice_at_the_goals() -> None:
-    """The repeat comes last, so that it sees more than a moment of noise."""
+    """The ladder between the two; then the gangs, and answers to compare with."""
     plan = planned(begin())
+    probes = [(p.concurrency, p.repeat) for p in plan.points if p.role is LoadRole.PROBE]
+    gangs = [(p.role, p.concurrency) for p in plan.points[len(probes) :]]
 
-    assert [(p.concurrency, p.repeat) for p in plan.points] == [(16, 1), (1, 1), (16, 2)]
+    assert probes == [(16, 1), (1, 1), (2, 1), (4, 1), (8, 1), (32, 1), (16, 2)]
+    assert gangs == [(LoadRole.CONTROL, 4), (LoadRole.STATIC, 4)]
+    assert {p.concurrency for p in plan.points if p.optional} == {2, 4, 8, 32}
+    assert plan.quality is not None
+    assert plan.quality.passes == 2
     assert plan.config == begin().baseline
     assert plan.technique is None
-    assert [concurrency for concurrency, _ in plan.predicted] == [1, 16]
+    assert [concurrency for concurrency, _ in plan.predicted] == [1, 2, 4, 8, 16, 32]
 
 
 def test_a_technique_is_measured_at_the_goals_load_and_at_its_own() -> None:
@@ -89,37 +101,58 @@ def test_a_technique_is_measured_at_the_goals_load_and_at_its_own() -> None:
         for evidence in (after, alone)
     ]
 
-    assert [loads[0][item.key] for item in TECHNIQUES] == [[16], [16], [16, 1], [16]]
-    assert all(set(points) == {1} for points in loads[1].values())
+    assert [loads[0][item.key] for item in TRIED] == [[16], [16], [16, 1], [16], [16, 1]]
+    assert all(set(loads[1][item.key]) == {1} for item in TRIED if item.key in loads[1])
 
 
 def test_small_loads_replay_fewer_requests() -> None:
-    """They are slow per request; never fewer than the least, never more than asked."""
+    """They are slow per request; never fewer than the least, nor too few for the load."""
     start = replace(begin(), techniques=tuple(item.key for item in TECHNIQUES[:3]))
     by_load = {point.concurrency: point.requests for point in planned(start).points}
-    few = planned(replace(start, requests_per_point=8))
+    small = replace(start, requests_per_point=8)
+    few_at = {point.concurrency: point.requests for point in planned(small).points}
 
-    assert by_load == {16: 48, 1: 16}
-    assert {point.requests for point in few.points} == {8, LEAST_REQUESTS}
+    assert by_load == {1: 16, 2: 16, 4: 16, 8: 16, 16: 48, 32: 48}
+    assert [few_at[load] for load in (1, 4, 16)] == [LEAST_REQUESTS, LEAST_REQUESTS, 8]
+    assert few_at[32] == subset_size(small) == 48
 
 
 def test_two_improvements_are_tried_together() -> None:
-    """After the single trials, before the anchor, with both changes."""
+    """After the single trials, before the confirmation, with both changes."""
     evidence = study(TWO_IMPROVE)
-    combination = evidence.trials[-2].plan
+    combination = evidence.trials[-4].plan
 
-    assert keys(evidence)[-2:] == ["combination", "anchor"]
+    assert keys(evidence)[-4:] == ["combination", *CONFIRMATION]
     assert combination.technique is None
     assert combination.config.levers == Levers(enable_prefix_caching=False, dtype="float32")
     assert [point.concurrency for point in combination.points] == [16]
 
 
-def test_a_combination_that_was_measured_already_is_not_tried() -> None:
-    """Two techniques that change the same are one change."""
+def test_two_names_for_one_change_share_a_trial_and_are_not_combined() -> None:
+    """Both have its verdict."""
     same = (TECHNIQUES[3], replace(TECHNIQUES[3], key="twin"))
     evidence = study(TWO_IMPROVE, techniques=same)
+    found = verdicts(evidence, same)
 
-    assert keys(evidence) == ["baseline", same[0].key, "twin", "anchor"]
+    assert keys(evidence) == ["baseline", same[0].key, *CONFIRMATION]
+    assert found[0].effects == found[1].effects
+
+
+def test_of_changes_to_one_lever_the_better_is_combined() -> None:
+    """Two draft lengths cannot both be on."""
+    accepting = World(acceptance={"copy": 0.95, "prose": 0.9}, shared=-0.5, token_s=0.0001)
+    evidence = study(accepting)
+    goal = {
+        key: verdicts(evidence, (item,))[0].effects[0].measured
+        for item in TECHNIQUES
+        if (key := item.on.get("speculative_config")) is not None
+    }
+    [combination] = [trial.plan for trial in evidence.trials if trial.plan.key == "combination"]
+
+    assert all(gain is not None and gain.low > 1 for gain in goal.values())
+    best = max(goal, key=lambda key: goal[key].value)  # type: ignore[union-attr]
+    assert combination.config.levers.speculative_config == best
+    assert combination.config.levers.enable_prefix_caching is False
 
 
 def test_a_device_without_a_rate_is_planned_for_by_its_own_pace() -> None:
@@ -160,7 +193,7 @@ def test_when_every_variant_fails_the_anchor_is_not_worth_its_time() -> None:
     """Nothing was varied that drift could have changed."""
     failing = World(failing=frozenset(item.key for item in TECHNIQUES))
 
-    assert keys(study(failing)) == ["baseline", *(item.key for item in TECHNIQUES)]
+    assert keys(study(failing)) == ["baseline", *(item.key for item in TRIED)]
 
 
 def test_an_interrupted_trial_goes_on_with_the_points_that_miss() -> None:
@@ -201,7 +234,19 @@ def test_the_budget_is_kept_and_spent_on_techniques_first(
 
     assert keys(evidence) == trials
     assert "budget" in finished(evidence)
-    assert len(unmeasured(evidence)) == 4 - len(trials[1:])
+    assert len(unmeasured(evidence)) == len(TRIED) - len(trials[1:])
+
+
+def test_a_trial_that_does_not_fit_does_not_block_a_shorter_one() -> None:
+    """One slot takes long; the cache is tried all the same."""
+    whole = study(World(), evidence=begin(options=StudyOptions(ladder_top=1)))
+    after = replace(whole, trials=whole.trials[:1], spent_s=0.0)
+    slow, quick = plan_preview(after)[:2]
+    short = replace(after, budget_s=(slow.expected_s + quick.expected_s) / 2)
+
+    assert quick.expected_s < slow.expected_s
+    assert planned(short).key == quick.key
+    assert slow.title in unmeasured(short)
 
 
 def test_expected_times_come_from_what_was_seen() -> None:
@@ -335,7 +380,7 @@ def test_compilation_is_expected_to_take_its_time() -> None:
 def test_a_trial_measures_something() -> None:
     """A plan without a load point is refused."""
     with pytest.raises(InvalidInput):
-        replace(planned(begin()), points=())
+        replace(planned(begin()), points=(), quality=None)
 
 
 def test_a_lab_fails_where_it_is_told_to() -> None:

@@ -9,7 +9,8 @@ from advisor.canonical import canonical_bytes
 from advisor.errors import Unavailable
 from advisor.estimate import Source
 from advisor.goal import Goal, Objective
-from advisor.recommender.evidence import StudyEvidence
+from advisor.measurement.latency import quantiles
+from advisor.recommender.evidence import StudyEvidence, StudyOptions
 from advisor.recommender.ranking import Candidate, ordering, override_texts, ranked, unchanged
 from advisor.recommender.recommend import recommend
 from advisor.recommender.recommendation import RankedConfig, Recommendation
@@ -69,9 +70,9 @@ def test_every_measured_configuration_is_ranked_once_by_throughput() -> None:
     found = order(usual())
     rates = [item.throughput_tokens_per_s.value for item in found]
 
-    assert len(found) == 5
+    assert len(found) == 6
     assert rates == sorted(rates, reverse=True)
-    assert [item.rank for item in found] == [1, 2, 3, 4, 5]
+    assert [item.rank for item in found] == [1, 2, 3, 4, 5, 6]
     assert found[0].config == usual().baseline
     assert (found[0].gain.value, found[0].title) == (1.0, "Baseline")
     assert all(item.throughput_tokens_per_s.source is Source.MEASURED for item in found)
@@ -220,16 +221,18 @@ def test_a_study_may_be_about_some_techniques_only() -> None:
     found = advised(evidence)
 
     assert [trial.plan.key for trial in evidence.trials] == ["baseline", asked, "anchor"]
-    assert {p.concurrency for trial in evidence.trials for p in trial.points} == {16}
+    assert {p.concurrency for trial in evidence.trials[1:] for p in trial.points} == {16}
     assert [verdict.technique for verdict in found.verdicts] == [asked]
     assert found.warnings == ()
 
 
 def test_a_change_of_outputs_is_warned_of() -> None:
-    """Quality is not checked by a speed probe."""
-    warned = [w for w in advised(improvable()).warnings if "changes outputs" in w]
+    """Where the answers were not compared."""
+    unchecked = tuple(replace(trial, quality=None) for trial in improvable().trials)
+    found = (advised(improvable()), advised(replace(improvable(), trials=unchecked)))
+    warned = [[w for w in item.warnings if "changes outputs" in w] for item in found]
 
-    assert len(warned) == 1
+    assert [len(item) for item in warned] == [0, 1]
 
 
 def test_what_went_wrong_is_among_the_warnings() -> None:
@@ -285,7 +288,7 @@ def test_forecasts_need_no_engine() -> None:
     by_load = {(item.technique, item.concurrency): item.predicted for item in found}
     batching = by_load[TECHNIQUES[0].key, 16]
 
-    assert len(found) == 4 + sum(1 in item.concurrencies for item in TECHNIQUES)
+    assert len(found) == len(TECHNIQUES) + sum(1 in item.concurrencies for item in TECHNIQUES)
     assert batching is not None
     assert batching.low > 1
     assert batching.source is Source.ROOFLINE
@@ -309,3 +312,52 @@ def test_a_forecast_that_nobody_can_make_has_a_reason() -> None:
     assert "how long requests are" in reasons[1]
     assert "cached_share" in reasons[2]
     assert "float32" in reasons[3]
+
+
+def test_the_baselines_ladder_gives_saturation_roofline_and_cache() -> None:
+    """Pictures of what was measured, beside what the cache would hold either way."""
+    found = advised(usual())
+
+    assert found.saturation is not None
+    assert [rung.concurrency for rung in found.saturation.rungs] == [1, 2, 4, 8, 16, 32]
+    assert found.saturation.concurrency.low <= 18 <= found.saturation.concurrency.high + 8
+    assert [point.concurrency for point in found.roofline] == [1, 1, 2, 4, 8, 16, 32]
+    assert found.roofline[0].achieved_flops_per_s is not None
+    assert found.paging is not None
+    assert found.paging.reserved_tokens == 2048
+    assert found.paging.paged_share > 3 * found.paging.contiguous_share
+    assert found.memory.kv_free_tokens_at_peak == 75_000
+
+
+def test_what_cannot_be_pictured_is_left_out() -> None:
+    """No lengths, no rate for the dtype, no ladder."""
+    rates = {"int8": DEVICE.matrix_rate_flops_per_s["int8"]}
+    blind = advised(replace(usual(), traffic=summary(lengths=False)))
+    unrated = advised(replace(usual(), device=replace(DEVICE, matrix_rate_flops_per_s=rates)))
+    long = replace(summary(), total_tokens=quantiles([100, 5000]))
+
+    assert (blind.paging, blind.roofline) == (None, ())
+    assert unrated.roofline == ()
+    assert unrated.saturation is not None
+    assert advised(begin()).saturation is None
+    assert advised(begin()).roofline == ()
+    assert advised(replace(usual(), traffic=long)).paging is None
+
+
+def test_every_prediction_stands_beside_its_measurement() -> None:
+    """Each configuration at each load that was measured, once."""
+    found = advised(usual()).predictions
+    loads = [(item.title, item.concurrency) for item in found]
+
+    assert len(loads) == len(set(loads))
+    assert [load for title, load in loads if title == "Baseline"] == [1, 2, 4, 8, 16, 32]
+    assert {item.predicted.source for item in found} == {Source.ROOFLINE}
+    assert {item.measured.source for item in found} == {Source.MEASURED}
+    assert sum(item.concurrency == 16 for item in found) == 6
+
+
+def test_notes_on_the_users_own_command_are_kept() -> None:
+    """What of it is not kept, and why."""
+    options = StudyOptions(baseline_notes=("--port: the agent chooses it",))
+
+    assert advised(replace(usual(), options=options)).baseline_notes == options.baseline_notes

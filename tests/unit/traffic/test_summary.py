@@ -186,3 +186,48 @@ def test_a_summary_of_nothing_says_so() -> None:
 
     assert found.requests == 0
     assert found.overall.prompt_tokens is None
+
+
+def test_other_draft_lengths_are_replayed_beside_the_main_one() -> None:
+    """Each with its own figures, over all and per class."""
+    repeat = list(range(20))
+    requests = texts(2, label="copy")
+    tokens = columns([repeat, repeat], [repeat, repeat])
+    found = summarise(requests, tokens, block_size=16, lookup_tokens=4, other_lookups=(2,))
+
+    for item in (found.overall, *found.classes):
+        assert item.lookup is not None
+        assert item.lookup.num_speculative_tokens == 4
+        assert [other.num_speculative_tokens for other in item.other_lookups] == [2]
+        assert item.lookup.tokens_per_step.value > item.other_lookups[0].tokens_per_step.value
+    assert summarise(requests, tokens, block_size=16).overall.other_lookups == ()
+
+
+def test_whole_requests_have_their_tokens_and_blocks() -> None:
+    """Prompt and output together; the last block of each is partly empty."""
+    found = summarise([lengths(0, 10, 6), lengths(1, 17, 16)], None, block_size=16)
+
+    assert found.total_tokens is not None
+    assert (found.total_tokens.mean, found.total_tokens.max) == (24.5, 33)
+    assert found.paged_share == pytest.approx((16 + 33) / (16 + 48))
+    assert found.block_size == 16
+
+
+def test_requests_without_lengths_have_neither() -> None:
+    """None, not zero."""
+    found = summarise(texts(2), None, block_size=16)
+
+    assert found.total_tokens is None
+    assert found.paged_share is None
+    assert found.static_speedup is None
+
+
+def test_static_batches_of_four_are_bounded_by_their_longest() -> None:
+    """Handbook 5.1: lengths 500 and three of 20, drawn four at a time."""
+    requests = [lengths(place, 1, 20 if place % 4 else 500) for place in range(100)]
+    found = summarise(requests, None, block_size=16).static_speedup
+
+    assert found is not None
+    assert found.value == pytest.approx(348.1 / 140, rel=1e-3)
+    assert found.low < found.value < found.high
+    assert found.source is Source.SIMULATED

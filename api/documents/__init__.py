@@ -1,0 +1,1 @@
+"""A recommendation as a document: one content, written as HTML or as Markdown."""

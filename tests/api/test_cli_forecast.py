@@ -1,0 +1,185 @@
+"""`rooftune forecast`: offline, on a file, with or without a model folder."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from advisor.canonical import as_json
+from advisor.recommender.outlook import Outlook, TechniqueOutlook
+from advisor.recommender.screening import Forecast, Worth
+from advisor.techniques import TECHNIQUES
+from api.cli import main
+from api.cli.answer import Exit
+from api.cli.forecast import ending
+from tests.api.world import TWO_REQUESTS
+from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
+from tests.fakes.values import DEVICE
+
+Run = Callable[..., tuple[int, str, str]]
+LENGTHS = b"prompt_tokens,output_tokens\n100,10\n200,40\n50,5\n"
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 16,
+    "vocab_size": 128_256,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run `rooftune forecast`: exit code, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(["--data-dir", str(tmp_path / "data"), "forecast", *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A model folder without weights: a forecast needs none."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / "tokenizer.json").write_bytes(byte_tokenizer_json())
+    (folder / "chat_template.jinja").write_text(PLAIN_TEMPLATE)
+    return str(folder)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> str:
+    """Two requests with text."""
+    path = tmp_path / "two.jsonl"
+    path.write_bytes(TWO_REQUESTS)
+    return str(path)
+
+
+def test_a_file_with_a_model_and_a_card(run: Run, model: str, sample: str) -> None:
+    """Strict JSON with a forecast per technique; without a service anywhere."""
+    code, out, _ = run(sample, "--model", model, "--hardware", "h100-sxm", "--json")
+    held = json.loads(out)["outlook"]
+
+    assert code == 0
+    assert [item["technique"] for item in held["techniques"]] == [item.key for item in TECHNIQUES]
+    assert held["hardware"] == "H100 SXM"
+    assert held["paging"]["reserved_tokens"] == 4096
+    assert "in bfloat16" in held["regime"]
+
+
+def test_a_person_reads_a_table_and_sentences(run: Run, model: str, sample: str) -> None:
+    """What is unknown is said with its reason."""
+    code, out, _ = run(sample, "--model", model, "--hardware", "l4", "--concurrency", "4")
+
+    assert code == 0
+    assert "worth testing" in out
+    assert "Forecast at 4 in flight" in out
+    assert "holds tokens with blocks of 16" in out
+
+
+def test_a_file_of_facts_names_this_machine(
+    run: Run, model: str, sample: str, tmp_path: Path
+) -> None:
+    """Bare facts, or a device as the service lists it."""
+    bare, listed, wrong = (tmp_path / name for name in ("bare.json", "listed.json", "wrong.json"))
+    bare.write_text(json.dumps(as_json(DEVICE)))
+    listed.write_text(json.dumps({"id": "x", "facts": as_json(DEVICE)}))
+    wrong.write_text("[]")
+    found = [
+        run(sample, "--model", model, "--hardware", str(path), "--json")
+        for path in (bare, listed, wrong)
+    ]
+
+    assert [json.loads(out)["outlook"]["hardware"] for _, out, _ in found[:2]] == [DEVICE.name] * 2
+    assert found[2][0] == Exit.USAGE
+
+
+def test_the_users_command_is_the_baseline(run: Run, model: str, sample: str) -> None:
+    """Its settings count; what is not kept is listed, and no secret of it."""
+    baseline = "vllm serve x --max-model-len 1024 --max-num-seqs 1 --api-key sk-secret"
+    arguments = (sample, "--model", model, "--hardware", "h100-sxm", "--baseline", baseline)
+    _, out, _ = run(*arguments, "--json")
+    text = run(*arguments)[1]
+    held = json.loads(out)
+
+    assert held["outlook"]["paging"]["reserved_tokens"] == 1024
+    assert held["baseline_notes"][0].startswith("--api-key (text) is ignored")
+    assert "not kept  --api-key" in text
+    assert "secret" not in out + text
+
+
+def test_lengths_alone_are_inconclusive(run: Run, tmp_path: Path) -> None:
+    """Exit 4: without a model nobody can say of any technique; null with reasons, never zero."""
+    path = tmp_path / "lengths.csv"
+    path.write_bytes(LENGTHS)
+    code, out, _ = run(str(path), "--json")
+    held = json.loads(out)["outlook"]
+
+    assert code == Exit.INCONCLUSIVE
+    assert set(held["unmeasurable"]) == {"paging", "regime"}
+    assert held["static_speedup"]["value"] > 1
+    assert (held["model"], held["paging"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (("--model", "MODEL"), "--hardware"),
+        (("--hardware", "h100"), "h100-sxm"),
+        (("--baseline", "python x"), "vllm serve"),
+        (("--concurrency", "0"), "concurrency"),
+        (("--model", "nowhere"), "nowhere"),
+    ],
+)
+def test_wrong_usage_exits_2(
+    *, run: Run, model: str, sample: str, options: tuple[str, ...], told: str
+) -> None:
+    """With what would be right."""
+    code, _, err = run(sample, *(model if word == "MODEL" else word for word in options))
+
+    assert code == Exit.USAGE
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    "worths, code",
+    [
+        ((Worth.SKIP, Worth.TEST, Worth.UNKNOWN), Exit.OK),
+        ((Worth.SKIP, Worth.UNKNOWN), Exit.INCONCLUSIVE),
+        ((Worth.SKIP, Worth.NOT_APPLICABLE), Exit.NEGATIVE),
+    ],
+)
+def test_the_ending_says_what_was_found(worths: tuple[Worth, ...], code: Exit) -> None:
+    """Something to test, nobody can say, nothing to test."""
+    key = next(item for item in TECHNIQUES if item.static_slots is None)
+    forecasts = tuple(
+        Forecast(technique=key.key, concurrency=8, predicted=None, worth=worth) for worth in worths
+    )
+    found = Outlook(
+        concurrency=8,
+        hardware=None,
+        model=None,
+        techniques=(
+            TechniqueOutlook(
+                technique=key.key,
+                title=key.title,
+                suits=key.suits,
+                breaks=key.breaks,
+                forecasts=forecasts,
+            ),
+        ),
+        paging=None,
+        static_speedup=None,
+        regime=None,
+    )
+
+    assert ending(found) == code

@@ -1,0 +1,192 @@
+"""One value of every kind that a column holds, and what files of earlier versions mean."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.estimate import Source
+from advisor.measurement.quality import QualityFigures
+from advisor.measurement.records import (
+    LoadRole,
+    QualityAnswer,
+    QualityPass,
+    QualityRecord,
+)
+from advisor.measurement.saturation import Binding, Rung, Saturation
+from advisor.recommender.evidence import PointPlan, QualityPlan, StudyOptions
+from advisor.recommender.recommendation import (
+    Confirmation,
+    PagingPicture,
+    Prediction,
+    QualityVerdict,
+    Recommendation,
+    VerdictKind,
+)
+from advisor.roofline.picture import RooflinePoint
+from advisor.serving import WeightQuantization
+from tests.fakes.values import (
+    BASELINE,
+    DEVICE,
+    FACTS,
+    FULL_CONFIG,
+    GOAL,
+    LOOKUP,
+    MODEL,
+    QUANTILES,
+    REPORT,
+    SUMMARY,
+    estimate,
+    load_point,
+    plan,
+    recommendation,
+)
+
+OPTIONS = StudyOptions(
+    ladder_top=64,
+    confirm=False,
+    baseline_command="vllm serve demo --dtype=float32 --api-key=<text>",
+    baseline_notes=("--api-key is not kept: it belongs to a deployment",),
+)
+QUALITY_PASS = QualityPass(
+    subset_digest="5e7",
+    answers=(
+        QualityAnswer(request_id="a", label="prose", greedy=(5, 7, 2)),
+        QualityAnswer(request_id="b", label=None, greedy=(), forced=(5, 8)),
+    ),
+)
+FIGURES = QualityFigures(
+    requests=12,
+    tokens=384,
+    top1_agreement=estimate(0.8),
+    greedy_agreement=estimate(0.5),
+    identical=estimate(0.25),
+)
+WIDE_CONFIG = FULL_CONFIG.changed(
+    {
+        "quantization": WeightQuantization(algorithm="rtn"),
+        "kv_cache_dtype": "fp8",
+        "enable_chunked_prefill": True,
+        "gpu_memory_utilization": 0.85,
+    }
+)
+WIDE_PLAN = replace(
+    plan(config=WIDE_CONFIG),
+    points=(
+        PointPlan(concurrency=16, repeat=1, requests=32),
+        PointPlan(concurrency=32, repeat=1, requests=48, optional=True),
+        PointPlan(concurrency=4, repeat=1, requests=12, role=LoadRole.STATIC),
+    ),
+    quality=QualityPlan(requests=12, max_tokens=32, passes=2),
+)
+SATURATION = Saturation(
+    rungs=(
+        Rung(
+            concurrency=8,
+            repeats=2,
+            throughput_tokens_per_s=estimate(180.0),
+            ttft_p50_s=0.5,
+            tpot_p50_s=0.04,
+            tpot_p95_s=None,
+            kv_peak_usage=0.2,
+        ),
+    ),
+    concurrency=estimate(14.0),
+    plateau_tokens_per_s=estimate(240.0),
+    step_s=estimate(0.03),
+    step_s_per_request=estimate(0.002),
+    cap=None,
+    saturated=True,
+    binding=Binding.COMPUTE,
+    reason="step time grows in proportion to the requests",
+)
+
+
+def wide_recommendation() -> Recommendation:
+    """A bundle of the current version with every picture in it."""
+    return replace(
+        recommendation(),
+        saturation=SATURATION,
+        paging=PagingPicture(
+            block_size=16,
+            reserved_tokens=2048,
+            paged_share=0.95,
+            contiguous_share=0.125,
+            paged_requests=300.0,
+            contiguous_requests=45.5,
+        ),
+        quality=(
+            QualityVerdict(
+                technique="int8_weights",
+                figures=FIGURES,
+                tolerance=None,
+                within=False,
+                reason="below the floor",
+            ),
+        ),
+        confirmation=Confirmation(
+            config_hash=BASELINE.hash,
+            concurrency=16,
+            requests=20,
+            order=("A", "B", "B", "A"),
+            gain=estimate(1.1),
+            kind=VerdictKind.HELPS,
+            confirmed=True,
+            reason="the sign agrees",
+        ),
+        predictions=(
+            Prediction(
+                title="Baseline",
+                concurrency=16,
+                predicted=estimate(220.0, Source.ROOFLINE),
+                measured=estimate(200.0),
+            ),
+        ),
+        roofline=(
+            RooflinePoint(
+                phase="decode",
+                concurrency=16,
+                intensity_flops_per_byte=14.5,
+                achieved_flops_per_s=None,
+                attainable_flops_per_s=2.9e11,
+            ),
+        ),
+        baseline_notes=OPTIONS.baseline_notes,
+    )
+
+
+STORED = (
+    REPORT,
+    replace(
+        SUMMARY,
+        overall=replace(SUMMARY.overall, other_lookups=(LOOKUP,)),
+        total_tokens=QUANTILES,
+        paged_share=0.95,
+        block_size=16,
+        static_speedup=estimate(1.6, Source.SIMULATED),
+    ),
+    DEVICE,
+    BASELINE.functional,
+    MODEL,
+    replace(GOAL, min_top1_agreement=None),
+    WIDE_CONFIG,
+    WIDE_PLAN,
+    replace(FACTS, checkpoint_digest="c0ffee"),
+    replace(load_point(4), role=LoadRole.STATIC, longest_output_tokens=160),
+    wide_recommendation(),
+    OPTIONS,
+    QualityRecord(passes=(QUALITY_PASS,)),
+)
+"""One value of every kind that a column holds, every field of it in use."""
+
+# What the saved file of an earlier version says, by kind and version.
+EARLIER: Mapping[tuple[str, int], object] = {
+    (type(value).__name__, 1): value
+    for value in (
+        SUMMARY,
+        GOAL,
+        FULL_CONFIG,
+        plan(config=FULL_CONFIG),
+        FACTS,
+        load_point(),
+        recommendation(),
+    )
+}
