@@ -16,6 +16,7 @@ from advisor import canonical
 from advisor.errors import RooftuneError, Unavailable
 from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
+from advisor.recommender.phrases import findings
 from advisor.serving import FunctionalSettings, Levers
 from advisor.states import (
     DEPLOYMENT_OVER,
@@ -38,9 +39,9 @@ ANSWER_TOKENS = 32
 PROXY_WAIT_S = 120.0
 POLL_S = 0.5
 READY_WITHIN_S = 900.0
-# Room for every technique on a slow machine; on a fast one it also pays for the baseline's second
-# start. Requests and lengths are what make the demo short.
-STUDY_BUDGET_S = 600.0
+# Room for every technique and the confirmation on a slow machine; what does not fit is left out.
+# Requests and lengths are what make the demo short.
+STUDY_BUDGET_S = 1080.0
 REQUESTS_PER_POINT = 16
 # Shorter requests than a real study would replay, for the same reason. What the user's environment
 # sets comes before these.
@@ -230,6 +231,7 @@ def run(*, data_dir: Path, keep_running: bool, as_json: bool, console: Console) 
                 "workload": {"id": study.workload_id, "digest": found.body.workload_digest},
                 "recommendation_hash": found.hash,
                 "recommendation": canonical.as_json(found.body),
+                "findings": list(findings(found.body)),
                 "trials": [measured(trial) for trial in study.trials],
                 "deployment": {"id": deployment.id, "config_hash": deployment.config_hash},
                 "answer": answer,

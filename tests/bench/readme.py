@@ -47,6 +47,8 @@ def section(result: dict[str, Any]) -> Iterator[str]:
             cells = (verdict["title"], effect["concurrency"], effect["kind"], predicted, found)
             yield f"| {' | '.join(map(str, cells))} |"
     yield ""
+    yield from (f"- {finding}" for finding in result["findings"])
+    yield ""
     yield from _details(result, advice)
 
 

@@ -98,7 +98,9 @@ def finished_study(client: Client, target: TargetView) -> StudyView:
         baseline=starting_levers(target.device),
         techniques=[TECHNIQUE],
         requests_per_point=6,
-        budget_s=230,
+        budget_s=280,
+        ladder_top=1,
+        confirm=False,
     )
     kinds = {event.kind for event in client.study_events(study.id)}
     study = client.study(study.id)

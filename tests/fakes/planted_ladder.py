@@ -15,6 +15,7 @@ from advisor.measurement.records import EngineCounters, LoadPoint
 from advisor.measurement.saturation import Binding, fit_saturation, ladder
 from advisor.traffic.trace import Quantiles
 from tests.fakes.planted_world import QUIET
+from tests.fakes.records import NOTHING
 
 StepTime = Callable[[float], float]
 
@@ -90,22 +91,7 @@ def max_plus(weights_s: float, request_s: float, cache_s: float, fixed_s: float)
 
 def counters(**gauges: float) -> EngineCounters:
     """Counters of an engine that did nothing but show these gauges."""
-    nothing = EngineCounters(
-        prompt_tokens=0,
-        generation_tokens=0,
-        engine_steps=None,
-        prefix_queries=0,
-        prefix_hits=0,
-        preemptions=0,
-        drafts=0,
-        draft_tokens=0,
-        accepted=0,
-        accepted_per_position=(),
-        peak_kv_usage=None,
-        peak_running=None,
-        peak_waiting=None,
-    )
-    return replace(nothing, **gauges)  # type: ignore[arg-type]
+    return replace(NOTHING, **gauges)  # type: ignore[arg-type]
 
 
 def load_point(
