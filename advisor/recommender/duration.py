@@ -13,6 +13,8 @@ TRIAL_EXTRA_S = 10.0
 # No load point may eat more of the budget than this.
 POINT_SHARE = 0.18
 LEAST_POINT_S = 20.0
+# Nor may the quality passes of one trial eat more than this share of what a load point may.
+QUALITY_SHARE = 0.4
 # Only for planning, where neither the upload nor a measurement tells.
 ASSUMED_OUTPUT_TOKENS = 128.0
 ASSUMED_TOKENS_PER_S = 20.0
@@ -25,8 +27,13 @@ QUALITY_IN_FLIGHT = 8
 
 
 def point_limit_s(evidence: StudyEvidence) -> float:
-    """Seconds that one load point, or one quality pass, may take."""
+    """Seconds that one load point may take."""
     return max(LEAST_POINT_S, evidence.budget_s * POINT_SHARE)
+
+
+def quality_limit_s(evidence: StudyEvidence) -> float:
+    """Seconds that one quality pass may take."""
+    return max(LEAST_POINT_S, QUALITY_SHARE * point_limit_s(evidence))
 
 
 def probe_points(evidence: StudyEvidence, config: ServingConfig) -> list[LoadPoint]:

@@ -12,6 +12,7 @@ from advisor.recommender.duration import (
     output_tokens,
     point_limit_s,
     probe_points,
+    quality_limit_s,
     rate,
     trial_s,
 )
@@ -309,7 +310,7 @@ def _quality(
         return None
     pace = rate(evidence, config, QUALITY_IN_FLIGHT)
     prompt_s = QUALITY_FACTOR * ANSWER_TOKENS / pace
-    affordable = math.floor(point_limit_s(evidence) / prompt_s)
+    affordable = math.floor(quality_limit_s(evidence) / prompt_s)
     most = min(MOST_PROMPTS, evidence.requests_per_point)
     return QualityPlan(
         requests=max(LEAST_PROMPTS, min(most, affordable)),
