@@ -117,9 +117,14 @@ class Demo:
             requests_per_point=REQUESTS_PER_POINT,
         )
         bar = self.progress.add_task("study: planning", total=1.0)
-        for _ in self.client.study_events(study.id):
-            study = self.client.study(study.id)
-            self.progress.update(bar, completed=study.progress, description=_headline(study))
+        try:
+            for _ in self.client.study_events(study.id):
+                study = self.client.study(study.id)
+                self.progress.update(bar, completed=study.progress, description=_headline(study))
+        except KeyboardInterrupt:
+            # Else the next demo on this data folder would wait for what is left of this one.
+            self.client.cancel_study(study.id)
+            raise
         study = self.client.study(study.id)
         if study.state not in STUDY_OVER or study.recommendation_id is None:
             raise Unavailable(f"the study ended {study.state}: {study.error}", "see its trials")
@@ -283,6 +288,7 @@ def measured(trial: TrialView) -> dict[str, object]:
                 "longest_output_tokens": point.longest_output_tokens,
                 "duration_s": round(point.duration_s, 2),
                 "tokens_per_s": round(point.throughput_tokens_per_s.value, 2),
+                "loaded_tokens_per_s": point.loaded_tokens_per_s,
                 "flaws": list(point.flaws),
             }
             for point in trial.points

@@ -83,6 +83,7 @@ def summarise_point(
         flaws=(*flaws, *remarks),
         role=role,
         longest_output_tokens=_longest(good),
+        loaded_tokens_per_s=None if role is LoadRole.STATIC else _loaded_rate(good, concurrency),
     )
 
 
@@ -225,13 +226,34 @@ def _throughput(good: Sequence[RequestRecord], span_s: float) -> Estimate:
     )
 
 
+def _loaded_rate(good: Sequence[RequestRecord], concurrency: int) -> float | None:
+    """Tokens per second while every slot was taken: until the last request was sent."""
+    sent = sorted(record.sent_s for record in good)
+    if len(sent) < 2 * concurrency:
+        return None
+    since_s, until_s = sent[concurrency - 1], sent[-1]
+    if until_s <= since_s:
+        return None
+    tokens = 0.0
+    for record in good:
+        times = _token_times(record)
+        inside = int(((times > since_s) & (times <= until_s)).sum())
+        tokens += (record.output_tokens or 0) * inside / len(times)
+    return tokens / (until_s - since_s)
+
+
+def _token_times(record: RequestRecord) -> NDArray[np.float64]:
+    """When frames with tokens arrived; the end of the answer where none was recorded."""
+    return np.asarray(record.frame_times_s or (record.last_token_s or record.end_s,))
+
+
 def _tokens_per_block(good: Sequence[RequestRecord], span_s: float) -> NDArray[np.float64]:
     """Output tokens in each block; a request's tokens are spread evenly over its frames."""
     start_s = min(record.sent_s for record in good)
     counts = np.zeros(BLOCKS)
     for record in good:
-        times = record.frame_times_s or (record.last_token_s or record.end_s,)
+        times = _token_times(record)
         share = (record.output_tokens or 0) / len(times)
-        blocks = ((np.asarray(times) - start_s) / span_s * BLOCKS).astype(int)
+        blocks = ((times - start_s) / span_s * BLOCKS).astype(int)
         np.add.at(counts, np.clip(blocks, 0, BLOCKS - 1), share)
     return counts

@@ -153,7 +153,9 @@ class LoadPoint:
     `throughput_tokens_per_s` counts output tokens of successful requests over the point's span
     (first send to last end). `in_flight_mean` is the time-weighted number of requests in flight:
     a closed loop that did not reach its concurrency is not usable (case S-24).
-    `longest_output_tokens` is the longest answer of a success.
+    `longest_output_tokens` is the longest answer of a success. `loaded_tokens_per_s` leaves out how
+    a finite replay drains: output tokens per second from when the load was full until the last
+    request was sent; None for gangs, and where fewer requests followed than began the load.
     `usable` is False when the point is disturbed, failed or did not reach its load; `flaws` say
     why.
     """
@@ -184,6 +186,7 @@ class LoadPoint:
     flaws: tuple[str, ...] = field(default=())
     role: LoadRole = LoadRole.PROBE
     longest_output_tokens: int | None = None
+    loaded_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,11 @@ def throughput(point: LoadPoint) -> float | None:
     return point.throughput_tokens_per_s.value or None
 
 
+def full_throughput(point: LoadPoint) -> float | None:
+    """Output tokens/s at full load, without the drain of a replay; for gangs over their span."""
+    return point.loaded_tokens_per_s or throughput(point)
+
+
 def swiftness(point: LoadPoint) -> float | None:
     """Requests per second of waiting: more is better, as for throughput."""
     return 1 / point.e2e_s.mean if point.e2e_s is not None and point.e2e_s.mean > 0 else None

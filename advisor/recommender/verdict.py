@@ -9,9 +9,9 @@ from advisor.measurement.records import AcceptanceFigures, LoadRole
 from advisor.recommender.arms import (
     Arms,
     class_arms,
+    full_throughput,
     matched_ratio,
     objective_arms,
-    throughput,
     throughput_arms,
     usable_points,
 )
@@ -167,7 +167,7 @@ def _ratio(compared: Comparison, technique: Technique, concurrency: int) -> Esti
         ]
         for role in (LoadRole.STATIC, LoadRole.CONTROL)
     )
-    return matched_ratio(gangs, loop, throughput, compared.throughput.noise)
+    return matched_ratio(gangs, loop, full_throughput, compared.throughput.noise)
 
 
 def _why_open(gain: Estimate) -> str:

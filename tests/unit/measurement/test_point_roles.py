@@ -1,6 +1,6 @@
 """What a load point's role changes in its figures."""
 
-from advisor.measurement.records import LoadRole, Outcome
+from advisor.measurement.records import LoadRole, Outcome, RequestRecord
 from tests.fakes.records import point, record
 
 
@@ -16,6 +16,23 @@ def test_gangs_are_not_blamed_for_the_slots_that_they_leave_empty() -> None:
 
     assert (gangs.role, gangs.usable, gangs.flaws) == (LoadRole.STATIC, True, ())
     assert "load not reached" in loop.flaws[0]
+
+
+def test_the_rate_at_full_load_leaves_the_drain_out() -> None:
+    """Two slots, one token a second each, and a last answer that runs on alone for a minute."""
+
+    def answer(sent_s: float, tokens: int) -> RequestRecord:
+        times = tuple(sent_s + place + 1.0 for place in range(tokens))
+        return record(sent_s, times[-1], output_tokens=tokens, frame_times_s=times)
+
+    records = [answer(float(at), 5) for at in (0, 0, 5, 5, 10)] + [answer(10.0, 60)]
+    loop = point(*records, concurrency=2, role=LoadRole.CONTROL)
+    gangs = point(*records, concurrency=2, role=LoadRole.STATIC)
+
+    assert loop.loaded_tokens_per_s == 2.0
+    assert loop.throughput_tokens_per_s.value < 1.3
+    assert gangs.loaded_tokens_per_s is None
+    assert point(*records[:3], concurrency=2).loaded_tokens_per_s is None
 
 
 def test_the_longest_answer_of_a_success_is_kept() -> None:
