@@ -35,7 +35,7 @@ help: ## list the targets
 
 setup: ## install the service (.venv) and the engine (.venv-engine); says what is missing
 	@if $(MAKE) -q install; then :; else $(MAKE) preflight && $(MAKE) -j2 install; fi
-	@$(MAKE) $(ENGINE_FLAGS_RECORD) $(DEMO_MODEL)
+	@$(MAKE) -s $(ENGINE_FLAGS_RECORD) $(DEMO_MODEL)
 
 preflight: ## check this machine before anything is installed
 	@if [ -z "$(PYTHON)" ]; then \

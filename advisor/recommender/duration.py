@@ -11,10 +11,10 @@ from advisor.serving import ServingConfig
 # Warm-up requests, cache resets and stopping, beside start and load.
 TRIAL_EXTRA_S = 10.0
 # No load point may eat more of the budget than this.
-POINT_SHARE = 0.18
+POINT_SHARE = 0.1
 LEAST_POINT_S = 20.0
 # Nor may the quality passes of one trial eat more than this share of what a load point may.
-QUALITY_SHARE = 0.4
+QUALITY_SHARE = 0.2
 # Only for planning, where neither the upload nor a measurement tells.
 ASSUMED_OUTPUT_TOKENS = 128.0
 ASSUMED_TOKENS_PER_S = 20.0
