@@ -41,7 +41,7 @@ POLL_S = 0.5
 READY_WITHIN_S = 900.0
 # Room for every technique and the confirmation on a slow machine; what does not fit is left out.
 # Requests and lengths are what make the demo short.
-STUDY_BUDGET_S = 1125.0
+STUDY_BUDGET_S = 1080.0
 REQUESTS_PER_POINT = 16
 # Shorter requests than a real study would replay, for the same reason. What the user's environment
 # sets comes before these.
