@@ -34,11 +34,6 @@ def time_text(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M %Z").strip()
 
 
-def ms_text(value_s: float | None) -> str:
-    """Seconds, small ones in milliseconds."""
-    return NOT_MEASURED if value_s is None else seconds_text(value_s)
-
-
 def share_text(share: float | None) -> str:
     """A share of one as a percentage."""
     return NOT_MEASURED if share is None else f"{share * 100:.1f} %"

@@ -14,7 +14,6 @@ The folder is written beside ``--out`` and renamed when it is whole. One JSON ob
 """
 
 import argparse
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -29,7 +28,6 @@ import torch
 SCHEMES = ("W8A8",)
 ALGORITHMS = ("gptq", "rtn")
 KEPT_UNQUANTIZED = ("lm_head",)
-MODEL_SUFFIXES = (".json", ".safetensors", ".jinja", ".txt", ".model")
 # What the quantized model has of its own; everything else beside the weights is copied.
 OWN_FILES = ("config.json", "model.safetensors.index.json")
 COPIED_SUFFIXES = (".json", ".jinja", ".txt", ".model")
@@ -38,24 +36,6 @@ EXIT_REFUSED = 3
 
 class QuantizeError(Exception):
     """The checkpoint cannot be made from these inputs; the message quotes no data."""
-
-
-def model_files(folder: Path) -> list[Path]:
-    """List the files that make a model: config, tokenizer and weights, sorted by name."""
-    return sorted(
-        file for file in folder.rglob("*") if file.is_file() and file.suffix in MODEL_SUFFIXES
-    )
-
-
-def digest(folder: Path) -> str:
-    """SHA-256 over each model file's relative name, size and content, in order of name."""
-    total = hashlib.sha256()
-    for file in model_files(folder):
-        total.update(f"{file.relative_to(folder).as_posix()}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                total.update(chunk)
-    return total.hexdigest()
 
 
 def weight_bytes(folder: Path) -> int:
@@ -217,7 +197,6 @@ def main() -> int:
         return EXIT_REFUSED
     result = {
         "path": str(arguments.out),
-        "digest": digest(arguments.out),
         "scheme": arguments.scheme,
         "algorithm": arguments.algorithm,
         "calibration_tokens": tokens,
