@@ -13,8 +13,10 @@ ENGINE ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)
 # Whether the technique of 8-bit weights applies here (advisor/techniques.py), so that its quantizer is worth having.
 INT8 ?= $(shell { [ "$(ENGINE)" = cuda ] || grep -qwE 'avx512_vnni|avx_vnni|amx_int8' /proc/cpuinfo; } 2>/dev/null && echo yes)
 PYTEST_ARGS ?=
+# Tests start many processes of ours: compiled modules are kept, or each would compile them anew.
+TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 # Tests that start a real engine come first and alone: it needs the whole machine. The rest shares two workers.
-PYTEST = $(BIN)/python -m pytest -m engine $(PYTEST_ARGS) && $(BIN)/python -m pytest -n 2 --dist worksteal -m "not engine" $(PYTEST_ARGS)
+PYTEST = $(TESTS) -m engine $(PYTEST_ARGS) && $(TESTS) -n 2 --dist worksteal -m "not engine" $(PYTEST_ARGS)
 
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed

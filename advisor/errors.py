@@ -7,6 +7,7 @@ RooftuneError
 ├── AlreadyExists             a second one where only one may be: noun, rule
 ├── UnsupportedArchitecture   a model whose arithmetic is not described
 ├── UnreadableFile            an upload that is not a readable text file
+│   └── FileTooLong           one with more rows or bytes than may be read
 ├── NoUsableRows              an upload without one row that can be replayed
 ├── StateConflict             a transition the state machine does not have
 ├── NotAllowed                a caller who may not do this: action, remedy
@@ -78,10 +79,23 @@ class UnreadableFile(RooftuneError):
         self.remedy = remedy
 
 
-class NoUsableRows(RooftuneError):
-    """A file none of whose rows can be replayed, or too many of whose rows are bad."""
+class FileTooLong(UnreadableFile):
+    """An upload with more rows or more bytes, once decompressed, than may be read."""
 
-    def __init__(self, reason: str, found: Sequence[str], accepted: Sequence[str]) -> None:
+
+class NoUsableRows(RooftuneError):
+    """A file none of whose rows can be replayed, or too many of whose rows are bad.
+
+    `rejects` are the first bad lines: number, field and reason, which never quotes a text.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        found: Sequence[str],
+        accepted: Sequence[str],
+        rejects: Sequence[tuple[int, str, str]] = (),
+    ) -> None:
         super().__init__(
             f"{reason}; columns found: {', '.join(found) or 'none'};"
             f" columns accepted: {', '.join(accepted)}"
@@ -89,16 +103,19 @@ class NoUsableRows(RooftuneError):
         self.reason = reason
         self.found = tuple(found)
         self.accepted = tuple(accepted)
+        self.rejects = tuple(rejects)
 
 
 class StateConflict(RooftuneError):
     """A change of state that the state machine of `noun` does not have."""
 
-    def __init__(self, noun: str, state: str, wanted: str) -> None:
-        super().__init__(f"{noun} is {state!r} and cannot become {wanted!r}")
+    def __init__(self, noun: str, state: str, wanted: str, remedy: str | None = None) -> None:
+        message = f"{noun} is {state!r} and cannot become {wanted!r}"
+        super().__init__(message if remedy is None else f"{message}; {remedy}")
         self.noun = noun
         self.state = state
         self.wanted = wanted
+        self.remedy = remedy
 
 
 class NotAllowed(RooftuneError):

@@ -1,6 +1,7 @@
 """What the user wants: an objective at a load, within limits."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from advisor.errors import InvalidInput
@@ -14,13 +15,25 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassLimits:
+    """Limits on percentiles of one class of requests, in seconds. None does not bind."""
+
+    ttft_p95_s: float | None = None
+    tpot_p95_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_limits(self.ttft_p95_s, self.tpot_p95_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """Objective, the load to serve (requests in flight) and limits on percentiles in seconds.
 
     `concurrency` is the load that the verdicts and the ranking are about; every measured load is
     reported beside it. A limit of None does not bind. `min_top1_agreement` is the quality floor:
     the share of positions at which a configuration that changes outputs must keep the baseline's
-    most likely token (teacher-forced, handbook 7.3).
+    most likely token (teacher-forced, handbook 7.3). `class_limits` bind single classes of
+    requests, by name, beside the limits on all of them.
     """
 
     objective: Objective = Objective.THROUGHPUT
@@ -28,6 +41,7 @@ class Goal:
     ttft_p95_s: float | None = None
     tpot_p95_s: float | None = None
     min_top1_agreement: float | None = 0.9
+    class_limits: Mapping[str, ClassLimits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -35,6 +49,10 @@ class Goal:
         floor = self.min_top1_agreement
         if floor is not None and not 0 <= floor <= 1:
             raise InvalidInput("goal.min_top1_agreement", f"{floor} is not a share")
-        for name, limit in (("ttft_p95_s", self.ttft_p95_s), ("tpot_p95_s", self.tpot_p95_s)):
-            if limit is not None and not 0 < limit < float("inf"):
-                raise InvalidInput(f"goal.{name}", f"{limit} is not a positive number of seconds")
+        _check_limits(self.ttft_p95_s, self.tpot_p95_s)
+
+
+def _check_limits(ttft_p95_s: float | None, tpot_p95_s: float | None) -> None:
+    for name, limit in (("ttft_p95_s", ttft_p95_s), ("tpot_p95_s", tpot_p95_s)):
+        if limit is not None and not 0 < limit < float("inf"):
+            raise InvalidInput(f"goal.{name}", f"{limit} is not a positive number of seconds")

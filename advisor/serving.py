@@ -11,6 +11,20 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 KV_CACHE_DTYPES = ("auto", "fp8", "fp8_e4m3", "fp8_e5m2")
 SCHEMES = ("W8A8",)
 ALGORITHMS = ("gptq", "rtn")
+# Tokens in a KV block where no lever sets it, by kind of device (vLLM 0.32).
+_BLOCK_SIZES: Mapping[str, int] = {"cpu": 128, "cuda": 16}
+
+
+def default_block_size(kind: str | None) -> int:
+    """Tokens in a block of vLLM's KV cache on that kind of device, unless a lever says other.
+
+    Where the device is not known (None) it is that of most: a GPU's.
+    """
+    if kind is None:
+        return _BLOCK_SIZES["cuda"]
+    if kind not in _BLOCK_SIZES:
+        raise UnknownName("kind of device", kind, sorted(_BLOCK_SIZES))
+    return _BLOCK_SIZES[kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +132,11 @@ class ServingConfig:
 
     functional: FunctionalSettings = field(default_factory=FunctionalSettings)
     levers: Levers = field(default_factory=Levers)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether a request may use cached blocks of another; the engine's default."""
+        return self.levers.enable_prefix_caching is not False
 
     @property
     def hash(self) -> str:

@@ -13,15 +13,18 @@ from api.auth import KeyCache
 from api.deps import Parts
 from api.events import Hub
 from api.figures import Figures, FiguresMiddleware
+from api.retention import Retention
 from api.routes import (
     audit,
     deployments,
+    derived,
     engines,
     health,
     keys,
     recommendations,
     studies,
     targets,
+    workload_charts,
     workloads,
 )
 from api.schemas import Problem
@@ -66,6 +69,8 @@ def build(
     for module in (health, keys, audit, engines, targets, studies, recommendations, deployments):
         app.include_router(module.router)
     app.include_router(workloads.router(settings.upload_max_bytes))
+    app.include_router(workload_charts.router)
+    app.include_router(derived.router)
     return app
 
 
@@ -79,12 +84,16 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         listener = EventListener(parts.settings.database_url)
+        settings = parts.settings
+        retention = Retention(parts.sessions, parts.clock, every_s=settings.retention_poll_s)
         parts.hub.attach(asyncio.get_running_loop())
         listener.start(parts.hub.notify)
+        retention.start()
         try:
             yield
         finally:
             await asyncio.to_thread(listener.stop)
+            await asyncio.to_thread(retention.stop)
             if owned:
                 close_sessions(parts.sessions)
 

@@ -22,6 +22,7 @@ from advisor.canonical import as_json
 from advisor.errors import (
     AlreadyExists,
     EngineFailed,
+    FileTooLong,
     InvalidInput,
     NotAllowed,
     NotFound,
@@ -33,11 +34,13 @@ from advisor.errors import (
     UnreadableFile,
     UnsupportedArchitecture,
 )
+from advisor.traffic.trace import Reject
 from api.schemas import FieldProblem, Problem
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 TYPE_BASE = "urn:rooftune:problem:"
+MOST_REJECTS = 20
 
 
 class NotAuthenticated(RooftuneError):
@@ -82,6 +85,9 @@ SHAPES: Mapping[type[RooftuneError], Shape] = {
     UnreadableFile: Shape(
         status=HTTPStatus.UNPROCESSABLE_ENTITY, slug="unreadable-file", title="Unreadable file"
     ),
+    FileTooLong: Shape(
+        status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE, slug="file-too-long", title="Too long"
+    ),
     NoUsableRows: Shape(
         status=HTTPStatus.UNPROCESSABLE_ENTITY, slug="no-usable-rows", title="No usable rows"
     ),
@@ -124,6 +130,10 @@ def problem_of(error: RooftuneError) -> Problem:
         errors=tuple(fields),
         found=rows.found if rows else (),
         accepted=accepted,
+        rejects=tuple(
+            Reject(line=line, field=field, reason=reason)
+            for line, field, reason in (rows.rejects[:MOST_REJECTS] if rows else ())
+        ),
     )
 
 
@@ -137,6 +147,7 @@ def _plain(status: HTTPStatus, detail: str, remedy: str | None = None) -> Proble
         errors=(),
         found=(),
         accepted=(),
+        rejects=(),
     )
 
 
@@ -178,6 +189,7 @@ def _validation(_: Request, error: Exception) -> Response:
         errors=fields,
         found=(),
         accepted=(),
+        rejects=(),
     )
     return respond(problem)
 

@@ -1,14 +1,16 @@
 """What the API accepts: strict pydantic classes, turned into domain values by `to_domain`."""
 
+import json
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from advisor.baseline_command import MOST_LETTERS
-from advisor.goal import Goal, Objective
+from advisor.goal import ClassLimits, Goal, Objective
 from advisor.serving import FunctionalSettings, Levers, NgramSpeculation, WeightQuantization
+from advisor.traffic.trace import Privacy
 
 # A name ends up in addresses (`/serve/{name}/v1`), file names and tables.
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -16,6 +18,28 @@ UrlName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RoleName = Literal["viewer", "submitter", "reviewer", "operator", "admin"]
+ClassName = Annotated[str, Field(min_length=1, max_length=200)]
+FormatName = Annotated[str, Field(max_length=80, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+MOST_COLUMNS = 64
+
+
+def _object(value: object) -> object:
+    """The JSON object in a form's field; its text is never repeated."""
+    if not isinstance(value, str):
+        return value
+    try:
+        held = json.loads(value)
+    except (ValueError, RecursionError):
+        held = None
+    if not isinstance(held, dict):
+        raise PydanticCustomError(
+            "json_object", "not a JSON object from our field names to the names in the file"
+        )
+    return held
+
+
+Column = Annotated[str, Field(min_length=1, max_length=200)]
+Columns = Annotated[dict[Column, Column], BeforeValidator(_object), Field(max_length=MOST_COLUMNS)]
 
 
 class In(BaseModel):
@@ -56,14 +80,26 @@ class TargetIn(In):
     functional: FunctionalIn = FunctionalIn()
 
 
+class ClassLimitsIn(In):
+    """Limits of one class of requests, seconds."""
+
+    ttft_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    tpot_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    def to_domain(self) -> ClassLimits:
+        """The limits that the ranking holds candidates to."""
+        return ClassLimits(ttft_p95_s=self.ttft_p95_s, tpot_p95_s=self.tpot_p95_s)
+
+
 class GoalIn(In):
-    """Objective, load and limits."""
+    """Objective, load and limits, over all requests and by class."""
 
     objective: Literal["throughput", "latency"] = "throughput"
     concurrency: int = Field(default=16, ge=1, le=1024)
     ttft_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     tpot_p95_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     min_top1_agreement: float | None = Field(default=0.9, ge=0, le=1, allow_inf_nan=False)
+    class_limits: dict[ClassName, ClassLimitsIn] = Field(default_factory=dict, max_length=64)
 
     def to_domain(self) -> Goal:
         """The goal that the planner works towards."""
@@ -73,6 +109,7 @@ class GoalIn(In):
             ttft_p95_s=self.ttft_p95_s,
             tpot_p95_s=self.tpot_p95_s,
             min_top1_agreement=self.min_top1_agreement,
+            class_limits={name: item.to_domain() for name, item in self.class_limits.items()},
         )
 
 
@@ -204,8 +241,46 @@ class KeyIn(In):
     expires_at: Annotated[datetime, Field(strict=False)] | None = None
 
 
+class DerivedIn(In):
+    """What to make of workloads: at `rate` times the rate, with `requests` drawn anew.
+
+    With `by_time` several are as far apart as their logs were, else they start together.
+    `label_by_workload` puts the name before every class; `outputs` makes answers that many times as
+    long where there is no text.
+    """
+
+    name: Name
+    workload_ids: tuple[Identifier, ...] = Field(strict=False, min_length=1, max_length=16)
+    rate: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
+    requests: int | None = Field(default=None, ge=1, le=100_000_000)
+    seed: int = Field(default=0, ge=0, lt=1 << 31)
+    outputs: float = Field(default=1.0, gt=0, le=1e3, allow_inf_nan=False)
+    label_by_workload: bool = False
+    by_time: bool = False
+
+
 class WorkloadIn(In):
-    """The fields beside an uploaded traffic file."""
+    """The fields beside an uploaded traffic file; a form holds texts only.
+
+    `columns` is a JSON object from our names of fields to the file's.
+    """
 
     name: Name
     target_id: Identifier | None = None
+    privacy: Literal["raw", "redacted", "hashed", "lengths"] = "raw"
+    retention_days: int | None = Field(default=None, strict=False, ge=1, le=36_500)
+    columns: Columns = Field(default_factory=dict)
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    session_lengths: Literal["cumulative", "per_turn"] | None = None
+    format: FormatName | None = None
+
+    @model_validator(mode="after")
+    def hashes_need_a_tokenizer(self) -> Self:
+        """Blocks are blocks of tokens."""
+        if Privacy(self.privacy) is Privacy.HASHED and self.target_id is None:
+            raise PydanticCustomError(
+                "hashed_needs_target",
+                "privacy `hashed` hashes blocks of tokens: give `target_id`, whose tokenizer makes"
+                " them, or choose `lengths`",
+            )
+        return self

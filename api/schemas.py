@@ -24,7 +24,8 @@ from advisor.states import (
     TargetState,
     TrialState,
 )
-from advisor.traffic.trace import TraceReport, TrafficSummary
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.trace import Privacy, Reject, TraceReport
 
 T = TypeVar("T")
 JsonObject: TypeAlias = Mapping[str, object]
@@ -40,7 +41,10 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """An RFC 9457 problem document; `remedy` says what the caller can do about it."""
+    """An RFC 9457 problem document; `remedy` says what the caller can do about it.
+
+    `rejects` are the first bad lines of a refused upload, without their text.
+    """
 
     type: str
     title: str
@@ -50,6 +54,7 @@ class Problem:
     errors: tuple["FieldProblem", ...]
     found: tuple[str, ...]
     accepted: tuple[str, ...]
+    rejects: tuple[Reject, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +145,23 @@ class EventView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepView:
+    """What the agent of a device removed of a purged workload; `at` None: it was not there yet."""
+
+    device: str
+    host: str
+    at: datetime | None
+    removed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadView:
-    """An uploaded traffic sample: what reading it found and what it says on its own."""
+    """An uploaded traffic sample: what reading it found and what it says on its own.
+
+    `privacy` says how much of the text is kept, `limits` what cannot be concluded because of it.
+    At `expires_at` it is purged; after `purged_at` only this is left, and `swept` says which
+    devices have removed what they held.
+    """
 
     id: str
     name: str
@@ -151,6 +171,11 @@ class WorkloadView:
     bytes: int
     report: TraceReport
     summary: TrafficSummary
+    privacy: Privacy
+    limits: tuple[str, ...]
+    expires_at: datetime | None
+    purged_at: datetime | None
+    swept: tuple[SweepView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +265,11 @@ class TrialView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySummary:
-    """A study as a line of a list. `progress` is in [0, 1], `remaining_s` None when unknown."""
+    """A study as a line of a list. `progress` is in [0, 1], `remaining_s` None when unknown.
+
+    `evidence_purged_at` is when its workload was purged: figures are left, what they were measured
+    on is gone.
+    """
 
     id: str
     name: str
@@ -259,6 +288,7 @@ class StudySummary:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    evidence_purged_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +322,10 @@ class ReviewView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationView:
-    """The immutable bundle, its hash and its reviews, oldest first."""
+    """The immutable bundle, its hash and its reviews, oldest first.
+
+    After `evidence_purged_at` its figures can no longer be traced to requests or answers.
+    """
 
     id: str
     study_id: str
@@ -301,6 +334,7 @@ class RecommendationView:
     created_at: datetime
     body: Recommendation
     reviews: tuple[ReviewView, ...]
+    evidence_purged_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,10 @@ class ApiSettings(BaseSettings):
     upload_max_rows: int = Field(default=500_000, ge=1)
     upload_memory_bytes: int = Field(default=6 * GIB, ge=256 * MIB)
     upload_timeout_s: float = Field(default=600.0, gt=0)
+    upload_max_decompressed_bytes: int = Field(default=8 * GIB, ge=1)
+    # Uploads that do not say how long they are kept; None: until they are deleted.
+    retention_days: int | None = Field(default=None, ge=1)
+    retention_poll_s: float = Field(default=60.0, gt=0)
     events_poll_s: float = Field(default=0.5, gt=0)
     events_keepalive_s: float = Field(default=15.0, gt=0)
 

@@ -1,6 +1,7 @@
 """Rows of the database as the values that the API sends."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from advisor.measurement.records import LoadPoint
 from advisor.recommender.evidence import TrialPlan
@@ -12,6 +13,8 @@ from advisor.states import (
     TargetState,
     TrialState,
 )
+from advisor.traffic.privacy.redaction import PRIVACY_LIMITS
+from advisor.traffic.trace import Privacy
 from api.schemas import (
     AuditView,
     DeploymentView,
@@ -25,6 +28,7 @@ from api.schemas import (
     ReviewView,
     StudySummary,
     StudyView,
+    SweepView,
     TargetView,
     TrialView,
     UserView,
@@ -42,8 +46,11 @@ from db.tables import (
     StudyRow,
     TargetRow,
     TrialRow,
+    WorkloadPurgeRow,
     WorkloadRow,
 )
+
+PURGED = "the upload was purged: nothing can be computed from it any more"
 
 
 def user(row: UserRow) -> UserView:
@@ -81,7 +88,8 @@ def event(row: EventRow) -> EventView:
     return EventView(id=row.id, at=row.at, kind=row.kind, body=row.body)
 
 
-def workload(row: WorkloadRow) -> WorkloadView:
+def workload(row: WorkloadRow, swept: Iterable[SweepView] = ()) -> WorkloadView:
+    privacy = Privacy(row.privacy)
     return WorkloadView(
         id=str(row.id),
         name=row.name,
@@ -91,6 +99,20 @@ def workload(row: WorkloadRow) -> WorkloadView:
         bytes=row.bytes,
         report=row.report,
         summary=row.summary,
+        privacy=privacy,
+        limits=PRIVACY_LIMITS[privacy] if row.purged_at is None else (PURGED,),
+        expires_at=row.expires_at,
+        purged_at=row.purged_at,
+        swept=tuple(swept),
+    )
+
+
+def sweep(device: DeviceRow, found: WorkloadPurgeRow | None) -> SweepView:
+    return SweepView(
+        device=device.name,
+        host=device.host,
+        at=None if found is None else found.at,
+        removed=0 if found is None else found.removed,
     )
 
 
@@ -172,7 +194,7 @@ def trial(row: TrialRow, runs: Iterable[EngineRunRow], points: Sequence[LoadPoin
     )
 
 
-def study_summary(row: StudyRow) -> StudySummary:
+def study_summary(row: StudyRow, purged_at: datetime | None = None) -> StudySummary:
     return StudySummary(
         id=str(row.id),
         name=row.name,
@@ -191,6 +213,7 @@ def study_summary(row: StudyRow) -> StudySummary:
         created_at=row.created_at,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        evidence_purged_at=purged_at,
     )
 
 
@@ -199,8 +222,10 @@ def study(
     trials: Iterable[TrialView],
     plan: Iterable[TrialPlan],
     recommendation: RecommendationRow | None,
+    *,
+    purged_at: datetime | None = None,
 ) -> StudyView:
-    line = study_summary(row)
+    line = study_summary(row, purged_at)
     return StudyView(
         **{name: getattr(line, name) for name in StudySummary.__dataclass_fields__},
         baseline=row.baseline,
@@ -224,7 +249,9 @@ def review(row: ReviewRow, reviewer: str) -> ReviewView:
     )
 
 
-def recommendation(row: RecommendationRow, reviews: Iterable[ReviewView]) -> RecommendationView:
+def recommendation(
+    row: RecommendationRow, reviews: Iterable[ReviewView], purged_at: datetime | None = None
+) -> RecommendationView:
     return RecommendationView(
         id=str(row.id),
         study_id=str(row.study_id),
@@ -233,6 +260,7 @@ def recommendation(row: RecommendationRow, reviews: Iterable[ReviewView]) -> Rec
         created_at=row.created_at,
         body=row.body,
         reviews=tuple(reviews),
+        evidence_purged_at=purged_at,
     )
 
 

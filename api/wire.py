@@ -201,6 +201,7 @@ def _openai_problem(response: httpx.Response) -> ApiProblem:
             errors=(),
             found=(),
             accepted=(),
+            rejects=(),
         )
     )
 
@@ -220,5 +221,6 @@ def problem_of(response: httpx.Response) -> ApiProblem:
             errors=(),
             found=(),
             accepted=(),
+            rejects=(),
         )
     return ApiProblem(problem)

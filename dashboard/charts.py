@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 import streamlit as st
 
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 from api.client import ChartView
 from dashboard.listing import table
 from dashboard.wording import plain

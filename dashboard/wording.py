@@ -8,7 +8,7 @@ from advisor.estimate import Estimate, weaker
 from advisor.hardware import DeviceFacts
 from advisor.recommender.explain import interval_text
 from advisor.recommender.phrases import span_text
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 from advisor.units import GB, bytes_text, percent_text, seconds_text
 
 NOT_MEASURED = "not measured"

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from advisor.canonical import digest
 from advisor.errors import AlreadyExists, InvalidInput, NotFound
 from advisor.states import DEPLOYMENT_OVER, DEPLOYMENT_TRANSITIONS, DeploymentState, moved
-from db import audit, events, recommendations
+from db import audit, events, purges, recommendations, workloads
 from db.audit import Actor
 from db.identity import Principal
 from db.ownership import owned, owned_page
@@ -49,6 +49,9 @@ def create(
     config = recommendations.approved_config(session, recommendation_id, visible, config_hash)
     recommendation = recommendations.one(session, recommendation_id, visible)
     study = session.get_one(StudyRow, recommendation.study_id)
+    quantization = config.levers.quantization
+    if quantization is not None and quantization.algorithm != purges.NEEDS_NO_DATA:
+        workloads.refuse_purged(session, study.workload_id, "calibrated on")
     session.execute(select(func.pg_advisory_xact_lock(int(digest([NOUN, name])[:15], 16))))
     same = select(DeploymentRow).where(DeploymentRow.name == name)
     earlier = session.scalars(same.order_by(DeploymentRow.generation)).all()

@@ -28,12 +28,13 @@ def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
 # By kind: `upcasters[n-1]` turns the value of schema version n into that of version n+1, so the
 # current version of a kind is one more than the number of its upcasters.
 #
-# Version 2 of all of these only added fields whose defaults mean what version 1 meant.
-_WIDENED = (
-    *("EngineFacts", "Goal", "LoadPoint", "Recommendation"),
-    *("ServingConfig", "TrafficSummary", "TrialPlan"),
-)
-UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = dict.fromkeys(_WIDENED, (_unchanged,))
+# Every later version of these only added fields whose defaults mean what the version before meant.
+_WIDENED = ("EngineFacts", "LoadPoint", "ServingConfig", "TraceReport", "TrialPlan")
+_WIDENED_TWICE = ("Goal", "Recommendation", "TrafficSummary")
+UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = {
+    **dict.fromkeys(_WIDENED, (_unchanged,)),
+    **dict.fromkeys(_WIDENED_TWICE, (_unchanged, _unchanged)),
+}
 
 
 @cache

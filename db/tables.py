@@ -3,7 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, LargeBinary, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    LargeBinary,
+    UniqueConstraint,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -14,7 +21,8 @@ from advisor.measurement.records import LoadPoint, QualityRecord
 from advisor.recommender.evidence import StudyOptions, TrialPlan
 from advisor.recommender.recommendation import Recommendation
 from advisor.serving import EngineFacts, FunctionalSettings, ServingConfig
-from advisor.traffic.trace import TraceReport, TrafficSummary
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.trace import TraceReport
 from db.base import Base
 from db.identity_tables import Id
 from db.stored import Stored
@@ -23,7 +31,11 @@ ALL = Base.metadata
 
 
 class WorkloadRow(Base):
-    """An uploaded traffic sample; immutable. `digest` hashes the accepted requests."""
+    """An uploaded traffic sample; immutable. `digest` hashes the accepted requests.
+
+    `privacy` says how much of the text is kept. After `expires_at` it is purged; of a purged one
+    (`purged_at`) only this row is left, its summary without what was derived from text.
+    """
 
     __tablename__ = "workloads"
 
@@ -37,6 +49,9 @@ class WorkloadRow(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
     report: Mapped[TraceReport] = mapped_column(Stored(TraceReport))
     summary: Mapped[TrafficSummary] = mapped_column(Stored(TrafficSummary))
+    privacy: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    purged_at: Mapped[datetime | None]
 
 
 class WorkloadChunkRow(Base):
@@ -52,7 +67,10 @@ class WorkloadChunkRow(Base):
 
 
 class TokenColumnsRow(Base):
-    """Token ids of a workload under one tokenizer and template, and the summary that needs them."""
+    """The summary of a workload under one tokenizer and template; its token ids are in chunks.
+
+    Of a workload without text there are no chunks: its summary was computed before the text went.
+    """
 
     __tablename__ = "token_columns"
 
@@ -62,7 +80,55 @@ class TokenColumnsRow(Base):
     tokenizer_digest: Mapped[str] = mapped_column(primary_key=True)
     template_digest: Mapped[str] = mapped_column(primary_key=True)
     summary: Mapped[TrafficSummary] = mapped_column(Stored(TrafficSummary))
+
+
+class TokenChunkRow(Base):
+    """Token ids of consecutive requests as compressed Parquet, in order of `seq`."""
+
+    __tablename__ = "token_chunks"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["workload_id", "tokenizer_digest", "template_digest"],
+            [
+                "token_columns.workload_id",
+                "token_columns.tokenizer_digest",
+                "token_columns.template_digest",
+            ],
+            ondelete="CASCADE",
+        ),
+    )
+
+    workload_id: Mapped[Id] = mapped_column(primary_key=True)
+    tokenizer_digest: Mapped[str] = mapped_column(primary_key=True)
+    template_digest: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
     body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class WorkloadOriginRow(Base):
+    """A workload that was made of another one's requests (scaled, resampled, merged)."""
+
+    __tablename__ = "workload_origins"
+
+    workload_id: Mapped[Id] = mapped_column(
+        ForeignKey("workloads.id", ondelete="CASCADE"), primary_key=True
+    )
+    origin_id: Mapped[Id] = mapped_column(
+        ForeignKey("workloads.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+
+
+class WorkloadPurgeRow(Base):
+    """What an agent did about a purged workload: `removed` files and folders of its disk."""
+
+    __tablename__ = "workload_purges"
+
+    workload_id: Mapped[Id] = mapped_column(
+        ForeignKey("workloads.id", ondelete="CASCADE"), primary_key=True
+    )
+    device_id: Mapped[Id] = mapped_column(ForeignKey("devices.id"), primary_key=True)
+    at: Mapped[datetime]
+    removed: Mapped[int]
 
 
 class EngineRow(Base):

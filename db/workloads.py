@@ -10,17 +10,34 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from advisor.errors import StateConflict
-from advisor.traffic.trace import TraceReport, TrafficSummary
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.trace import Privacy, TraceReport
 from db import audit
 from db.audit import Actor
 from db.ownership import owned, owned_page
 from db.paging import Page
-from db.tables import StudyRow, TargetRow, TokenColumnsRow, WorkloadChunkRow, WorkloadRow
+from db.tables import (
+    StudyRow,
+    TargetRow,
+    TokenChunkRow,
+    TokenColumnsRow,
+    WorkloadChunkRow,
+    WorkloadOriginRow,
+    WorkloadRow,
+)
+
+PURGE_INSTEAD = (
+    "purge it instead: its texts and all that was made of them go, the study keeps its figures"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWorkload:
-    """A parsed upload; `digest` hashes the accepted requests, `bytes` is the size of the file."""
+    """A parsed upload; `digest` hashes the accepted requests, `bytes` is the size of the file.
+
+    `expires_at` is when it is purged, None: never. `origins` are the workloads that its requests
+    were made of: it is purged with any of them.
+    """
 
     project_id: uuid.UUID
     name: str
@@ -29,6 +46,9 @@ class NewWorkload:
     bytes: int
     report: TraceReport
     summary: TrafficSummary
+    privacy: Privacy = Privacy.RAW
+    expires_at: datetime | None = None
+    origins: tuple[uuid.UUID, ...] = ()
 
 
 def create(
@@ -52,12 +72,18 @@ def create(
         bytes=new.bytes,
         report=new.report,
         summary=new.summary,
+        privacy=new.privacy,
+        expires_at=new.expires_at,
     )
     session.add(row)
     session.flush()
+    for origin in sorted(new.origins):
+        refuse_purged(session, origin, "a source of another")
+        session.add(WorkloadOriginRow(workload_id=row.id, origin_id=origin))
     for seq, body in enumerate(chunks):
-        session.add(WorkloadChunkRow(workload_id=row.id, seq=seq, body=body))
-        session.flush()
+        # Not through the session, which would hold all of them until the commit.
+        values = {"workload_id": row.id, "seq": seq, "body": body}
+        session.execute(insert(WorkloadChunkRow).values(values))
     audit.write(
         session,
         actor=actor,
@@ -66,7 +92,13 @@ def create(
         noun_id=row.id,
         now=now,
         project_id=row.project_id,
-        detail={"name": new.name, "digest": new.digest, "requests": new.requests},
+        detail={
+            "name": new.name,
+            "digest": new.digest,
+            "requests": new.requests,
+            "privacy": new.privacy,
+            "expires_at": None if new.expires_at is None else new.expires_at.isoformat(),
+        },
     )
     return row
 
@@ -107,7 +139,7 @@ def delete(
     row = one(session, workload_id, project_ids)
     used = session.scalars(select(StudyRow.id).where(StudyRow.workload_id == row.id).limit(1))
     if used.first() is not None:
-        raise StateConflict("workload", "used by a study", "deleted")
+        raise StateConflict("workload", "used by a study", "deleted", PURGE_INSTEAD)
     session.delete(row)
     audit.write(
         session,
@@ -121,6 +153,16 @@ def delete(
     )
 
 
+def refuse_purged(session: Session, workload_id: uuid.UUID, wanted: str) -> None:
+    """Raise `StateConflict` when nothing can be made of a workload any more.
+
+    The lock keeps a purge from coming between this look and what the transaction makes.
+    """
+    query = select(WorkloadRow.purged_at).where(WorkloadRow.id == workload_id)
+    if session.scalars(query.with_for_update(read=True)).one_or_none() is not None:
+        raise StateConflict("workload", "purged", wanted, "upload the traffic again")
+
+
 def put_token_columns(
     session: Session,
     *,
@@ -128,24 +170,43 @@ def put_token_columns(
     tokenizer_digest: str,
     template_digest: str,
     summary: TrafficSummary,
-    body: bytes,
+    chunks: Iterable[bytes],
 ) -> None:
-    """Keep token columns under their key; columns that are there already stay."""
-    statement = insert(TokenColumnsRow).values(
-        workload_id=workload_id,
-        tokenizer_digest=tokenizer_digest,
-        template_digest=template_digest,
-        summary=summary,
-        body=body,
-    )
-    session.execute(statement.on_conflict_do_nothing())
+    """Keep token columns under their key; columns that are there already stay.
+
+    `chunks` are the token ids of consecutive requests; a workload without text has none. Raises
+    `StateConflict` for a workload that was purged meanwhile.
+    """
+    refuse_purged(session, workload_id, "tokenised")
+    key = {
+        "workload_id": workload_id,
+        "tokenizer_digest": tokenizer_digest,
+        "template_digest": template_digest,
+    }
+    statement = insert(TokenColumnsRow).values(**key, summary=summary).on_conflict_do_nothing()
+    if session.execute(statement.returning(TokenColumnsRow.workload_id)).first() is None:
+        return
+    for seq, body in enumerate(chunks):
+        session.execute(insert(TokenChunkRow).values(**key, seq=seq, body=body))
 
 
 def token_columns(
     session: Session, workload_id: uuid.UUID, tokenizer_digest: str, template_digest: str
 ) -> TokenColumnsRow | None:
-    """Token columns of a workload under one tokenizer and template, if they were computed."""
+    """The summary under one tokenizer and template, if it was computed."""
     return session.get(TokenColumnsRow, (workload_id, tokenizer_digest, template_digest))
+
+
+def token_chunks(
+    session: Session, workload_id: uuid.UUID, tokenizer_digest: str, template_digest: str
+) -> Iterator[bytes]:
+    """Token ids under one tokenizer and template, one compressed Parquet body at a time."""
+    query = select(TokenChunkRow.body).where(
+        TokenChunkRow.workload_id == workload_id,
+        TokenChunkRow.tokenizer_digest == tokenizer_digest,
+        TokenChunkRow.template_digest == template_digest,
+    )
+    yield from session.scalars(query.order_by(TokenChunkRow.seq).execution_options(yield_per=1))
 
 
 def summary(session: Session, workload: WorkloadRow, target: TargetRow | None) -> TrafficSummary:

@@ -13,6 +13,7 @@ from advisor.states import DEPLOYMENT_OVER, STUDY_OVER, DeploymentState, StudySt
 from db import deployments, devices, studies, targets
 from db.session import transaction
 from probes.deployments import Deployments
+from probes.erasure import erase_purged
 from probes.inspection import inspect_next
 from probes.study import Advance
 from probes.workplace import Workplace
@@ -88,6 +89,7 @@ class Agent:
         """One thing of the first kind that has work; 0 when there may be more."""
         self.show_alive()
         place = self.place
+        erase_purged(place)
         serving = self.deployments.reconcile(self.take)
         if inspect_next(place, self.take):
             return 0.0

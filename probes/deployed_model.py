@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from advisor.errors import InvalidInput
 from advisor.serving import WeightQuantization
-from db import engines, recommendations, runs, studies, targets, trials, workloads
+from db import engines, purges, recommendations, runs, studies, targets, trials, workloads
 from db.session import transaction
 from db.tables import DeploymentRow, StudyRow, TargetRow
 from probes.quantizer import Checkpoint, checkpoint_for
@@ -79,7 +79,9 @@ def _measured_checkpoint(
         target=target,
         quantization=quantization,
         workload_digest=workload_digest,
-        calibration=calibration_of(place, study, target),
+        calibration=()
+        if quantization.algorithm == purges.NEEDS_NO_DATA
+        else calibration_of(place, study, target),
         seed=study.seed,
         cancelled=cancelled,
         on_progress=tell,

@@ -35,6 +35,7 @@ Progress = Callable[[str, float | None], None]
 PACKAGE = "llmcompressor"
 MODEL = "model"
 MANIFEST = "manifest.json"
+CHECKPOINTS = "checkpoints"
 # More tokens than a layer has inputs, or its Hessian says little; a pass over them costs about as
 # much as one load point.
 SEQUENCES = 32
@@ -206,7 +207,7 @@ def checkpoint_for(
         raise InvalidInput("quantization", "the workload has no text to calibrate on")
     quantizer = Quantizer(
         python=place.settings.quantizer_python,
-        folder=place.settings.data_dir.absolute() / "checkpoints",
+        folder=place.settings.data_dir.absolute() / CHECKPOINTS,
         env=place.base_env,
         threads=physical_cores(),
     )

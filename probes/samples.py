@@ -8,7 +8,16 @@ import numpy as np
 from advisor.canonical import digest
 from advisor.errors import InvalidInput
 from advisor.measurement.records import LoadRole
-from advisor.traffic.sample import fitting_places, held_out, probe_subset, static_subset
+from advisor.traffic.figures import SubsetDistance
+from advisor.traffic.sampling.sample import (
+    Probe,
+    bins_of,
+    fitting_places,
+    probe_subset,
+    static_subset,
+)
+from advisor.traffic.sampling.split import held_out
+from advisor.traffic.sampling.traits import Bins
 from advisor.traffic.trace import Request
 from db.tables import StudyRow, TargetRow
 from probes.load.plan import ReplayRule
@@ -85,9 +94,11 @@ class Samples:
     """What the loads of one trial replay, by role. No request of `held_out` is in the others.
 
     `held_out` is None where too little could be kept back; `not_held_out` then says why.
+    `distance` says how far the usual requests of the probe sample are from the whole upload.
     """
 
     probe: Sample
+    distance: SubsetDistance | None = None
     static: Sample | None = None
     held_out: Sample | None = None
     not_held_out: str | None = None
@@ -109,9 +120,13 @@ def _drawn(sample: Sample | None, reason: str) -> Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawing:
-    """What the samples of a study are drawn with. `held` are the places that are kept back."""
+    """What the samples of a study are drawn with. `held` are the places that are kept back.
+
+    `bins` are of all requests as they are sent under `rule`.
+    """
 
     traffic: Traffic
+    bins: Bins
     settings: AgentSettings
     seed: int
     max_prompt_tokens: int
@@ -122,7 +137,9 @@ class _Drawing:
     def fitting(self) -> frozenset[int]:
         """Places of the requests that can be replayed."""
         return fitting_places(
-            self.sent(self.rule), self.traffic.tokens, max_prompt_tokens=self.max_prompt_tokens
+            sent(self.traffic, self.rule),
+            self.traffic.tokens,
+            max_prompt_tokens=self.max_prompt_tokens,
         )
 
     @property
@@ -130,41 +147,36 @@ class _Drawing:
         """Places of the requests that can be replayed and are not kept back."""
         return self.fitting - self.held
 
-    def sent(self, rule: ReplayRule) -> list[Request]:
-        """All requests with the limits that are sent: what fits is decided with those."""
-        return [
-            replace(request, max_tokens=rule.limit(request, _length(tokens)))
-            for request, tokens in zip(
-                self.traffic.requests, self.traffic.tokens.outputs, strict=True
-            )
-        ]
-
-    def closed_loop(self, size: int, among: frozenset[int]) -> tuple[int, ...]:
-        """Up to `size` places of `among`, classes in their shares; raises when there is none."""
+    def closed_loop(self, size: int, among: frozenset[int]) -> Probe:
+        """Up to `size` places of `among` that stand for the upload; raises when there is none."""
         return probe_subset(
-            self.sent(self.rule),
+            sent(self.traffic, self.rule),
             self.traffic.tokens,
             size=size,
             seed=self.seed,
             max_prompt_tokens=self.max_prompt_tokens,
             mean_prompt_limit=self.settings.mean_prompt_limit,
             without=frozenset(range(len(self.traffic.requests))) - among,
+            bins=self.bins,
         )
 
-    def probe(self, size: int, largest: int) -> Sample:
-        """The usual subset of `size` requests, and after it more up to `largest`."""
+    def probe(self, size: int, largest: int) -> tuple[Sample, SubsetDistance]:
+        """The usual subset of `size` requests, and after it more up to `largest`.
+
+        The distance to the whole upload is that of the usual subset.
+        """
         usual = self.closed_loop(size, self.open)
-        left = self.open - frozenset(usual)
-        missing = largest - len(usual)
-        more = self.closed_loop(missing, left) if left and missing > 0 else ()
-        return self.sample((*usual, *more), self.rule)
+        left = self.open - frozenset(usual.places)
+        missing = largest - len(usual.places)
+        more = self.closed_loop(missing, left).places if left and missing > 0 else ()
+        return self.sample((*usual.places, *more), self.rule), usual.distance
 
     def static(self, size: int) -> Sample:
         """Up to `size` requests with outputs of different length, under a cap of their own."""
         cap = self.settings.static_output_cap
         rule = replace(self.rule, cap_tokens=cap, default_tokens=min(self.rule.default_tokens, cap))
         places = static_subset(
-            self.sent(rule),
+            sent(self.traffic, rule),
             self.traffic.tokens,
             size=size,
             seed=self.seed,
@@ -185,6 +197,15 @@ class _Drawing:
         )
 
 
+def sent(traffic: Traffic, rule: ReplayRule) -> list[Request]:
+    """All requests with the limits that are sent: what fits is decided with those."""
+    lengths = traffic.tokens.outputs.lengths.tolist()
+    return [
+        replace(request, max_tokens=rule.limit(request, None if length < 0 else length))
+        for request, length in zip(traffic.requests, lengths, strict=True)
+    ]
+
+
 def _length(tokens: Sequence[int] | None) -> int | None:
     return None if tokens is None else len(tokens)
 
@@ -203,9 +224,11 @@ def draw_samples(
     kept_back = None
     if drawing.held:
         kept = drawing.closed_loop(size, drawing.fitting & drawing.held)
-        kept_back = drawing.sample(kept, drawing.rule)
+        kept_back = drawing.sample(kept.places, drawing.rule)
+    probe, distance = drawing.probe(size, largest)
     return Samples(
-        probe=drawing.probe(size, largest),
+        probe=probe,
+        distance=distance,
         static=drawing.static(gangs) if gangs else None,
         held_out=kept_back,
         not_held_out=reason,
@@ -235,8 +258,18 @@ def _drawing(place: Workplace, study: StudyRow, target: TargetRow) -> tuple[_Dra
     if target.shape is None:
         raise InvalidInput("target", "was not inspected")
     settings = place.settings
+    traffic = traffic_of(place, study, target)
+    rule = ReplayRule(
+        cap_tokens=settings.output_token_cap,
+        default_tokens=min(settings.default_output_tokens, settings.output_token_cap),
+        fixed=True,
+        vocab_size=target.shape.vocab_size,
+        seed=study.seed,
+        tool_parser=target.functional.tool_call_parser is not None,
+    )
     drawing = _Drawing(
-        traffic=traffic_of(place, study, target),
+        traffic=traffic,
+        bins=bins_of(sent(traffic, rule), traffic.tokens),
         settings=settings,
         seed=study.seed,
         max_prompt_tokens=(
@@ -244,22 +277,16 @@ def _drawing(place: Workplace, study: StudyRow, target: TargetRow) -> tuple[_Dra
             or target.shape.max_position_embeddings
             or UNLIMITED_TOKENS
         ),
-        rule=ReplayRule(
-            cap_tokens=settings.output_token_cap,
-            default_tokens=min(settings.default_output_tokens, settings.output_token_cap),
-            fixed=True,
-            vocab_size=target.shape.vocab_size,
-            seed=study.seed,
-            tool_parser=target.functional.tool_call_parser is not None,
-        ),
+        rule=rule,
     )
     if not study.options.confirm:
         return drawing, "no confirmation was asked for"
     held = held_out(
-        drawing.sent(drawing.rule),
-        drawing.traffic.tokens,
+        sent(traffic, rule),
+        traffic.tokens,
         seed=study.seed,
         max_prompt_tokens=drawing.max_prompt_tokens,
+        chains=drawing.bins.traits.chains,
     )
     fit = len(held & drawing.fitting)
     if fit < study.goal.concurrency:

@@ -19,6 +19,7 @@ from probes.device import machine_text
 from probes.lease import DeviceHold
 from probes.samples import STATIC_ROLES, draw_samples
 from probes.targets import refuse_changed
+from probes.traffic import privacy_reason
 from probes.trial_run import TrialRun
 from probes.workplace import Workplace
 
@@ -90,7 +91,8 @@ class Advance:
         try:
             draw_samples(self.place, study, target, largest=study.requests_per_point)
         except InvalidInput as error:
-            self.move(StudyState.INFEASIBLE, error=str(error))
+            kept = privacy_reason(self.place, study.workload_id)
+            self.move(StudyState.INFEASIBLE, error="; ".join(filter(None, (str(error), kept))))
             return
         self.report(self.evidence())
         self.move(StudyState.PROBING)
@@ -193,7 +195,15 @@ class Advance:
         if not any(trial.points for trial in evidence.trials):
             self.move(StudyState.FAILED, error=nothing_measured(evidence))
             return
-        advice = recommend(evidence, study_id=str(study.id), machine=machine_text(evidence.device))
+        samples = draw_samples(
+            self.place, study, self.target(study), largest=study.requests_per_point
+        )
+        advice = recommend(
+            evidence,
+            study_id=str(study.id),
+            machine=machine_text(evidence.device),
+            subset=samples.distance,
+        )
         with transaction(self.place.sessions) as session:
             row = studies.one(session, self.study_id, None)
             now = self.place.now()

@@ -204,7 +204,7 @@ class TrialRun:
         self.report(self._share(done / total), self._running_s())
 
     def _answered(self, number: int, done: int, total: int) -> None:
-        if not self._due():
+        if done < total and not self._due():
             return
         self._tell("quality", {"pass": number, "done": done, "total": total})
         self.report(self._share(done / total), self._running_s())

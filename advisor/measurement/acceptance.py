@@ -2,13 +2,13 @@
 
 import math
 
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
 from advisor.measurement.records import AcceptanceFigures, EngineCounters
 
-_Z95 = float(norm.ppf(0.975))
+_Z95 = float(ndtri(0.975))
 
 
 def figures(counters: EngineCounters, *, num_speculative_tokens: int) -> AcceptanceFigures:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 
 
 def quantiles(values: Sequence[float | None]) -> Quantiles | None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import chi2, t
+from scipy.special import chdtri, stdtrit
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
@@ -45,14 +45,14 @@ class NoiseFit:
         """Half of the 95 % t interval of a log mean of so many values, or of a ratio of two."""
         if not counts or min(counts) < 1:
             raise InvalidInput("noise", "a mean needs at least one value on each side")
-        quantile = float(t.ppf(0.975, self.degrees_of_freedom))
+        quantile = float(stdtrit(self.degrees_of_freedom, 0.975))
         return quantile * self.scale * math.sqrt(sum(1 / count for count in counts))
 
     def relative_sd(self) -> Estimate:
         """The deviation with its 95 % interval; called measured only when repeats took part."""
         low, high = (
             self.scale
-            * math.sqrt(self.degrees_of_freedom / float(chi2.ppf(p, self.degrees_of_freedom)))
+            * math.sqrt(self.degrees_of_freedom / float(chdtri(self.degrees_of_freedom, 1 - p)))
             for p in (0.975, 0.025)
         )
         return Estimate(

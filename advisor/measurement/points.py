@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
@@ -216,7 +216,7 @@ def _throughput(good: Sequence[RequestRecord], span_s: float) -> Estimate:
         )
     rates = _tokens_per_block(good, span_s) / (span_s / BLOCKS)
     deviation = float(rates.std(ddof=1)) / math.sqrt(BLOCKS)
-    half = float(t.ppf(0.975, BLOCKS - 1)) * deviation
+    half = float(stdtrit(BLOCKS - 1, 0.975)) * deviation
     return Estimate(
         value=value,
         low=max(0.0, value - half),

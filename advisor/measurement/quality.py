@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
 from advisor.measurement.acceptance import wilson
 from advisor.measurement.records import QualityAnswer, QualityPass
-from advisor.traffic.interval import ratio_interval
+from advisor.traffic.statistics.interval import ratio_interval
 
 # Correlation of agreement between the positions of one answer (the example of handbook 7.3).
 # Where every position agrees it cannot be estimated.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 
 
 class LoadRole(StrEnum):

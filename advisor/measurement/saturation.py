@@ -15,7 +15,7 @@ from advisor.measurement.knee import PLATEAU_SHARE, Curves, Floats, Ladder, fit_
 from advisor.measurement.noise import NoiseFit, fit_noise
 from advisor.measurement.plateau import Plateau, plateau_of
 from advisor.measurement.records import LoadPoint, LoadRole
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 
 _LEAST_LOADS = 3
 _LEVEL = (2.5, 97.5)

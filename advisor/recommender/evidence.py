@@ -10,7 +10,7 @@ from advisor.llm import ModelShape
 from advisor.measurement.records import LoadPoint, LoadRole, QualityRecord
 from advisor.serving import EngineFacts, ServingConfig
 from advisor.states import TrialState
-from advisor.traffic.trace import TrafficSummary
+from advisor.traffic.figures import TrafficSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from advisor.errors import InvalidInput, UnknownName
+from advisor.errors import UnknownName
 from advisor.estimate import Estimate, Source
 from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape, dtype_bytes
+from advisor.recommender.cache_share import cache_tokens
 from advisor.recommender.evidence import StudyEvidence
 from advisor.recommender.pictures import paging_picture
 from advisor.recommender.recommendation import PagingPicture
@@ -20,12 +21,10 @@ from advisor.recommender.screening import (
     loads_of,
 )
 from advisor.roofline.efficiency import prior_efficiency
-from advisor.roofline.memory import kv_capacity
 from advisor.roofline.throughput import served_dtype
 from advisor.serving import ServingConfig
 from advisor.techniques import TECHNIQUES, Technique
-from advisor.traffic.trace import TrafficSummary
-from advisor.units import GIB
+from advisor.traffic.figures import TrafficSummary
 
 _T = TypeVar("_T")
 NO_SERVER = "needs a model and a device to say: choose a target"
@@ -158,8 +157,8 @@ def _paging(traffic: TrafficSummary, served: Served | None) -> PagingPicture | _
     """Shares of reserved cache that hold tokens; requests only where the cache's size is set."""
     if served is None:
         return _Unsaid(NO_SERVER)
-    total, paged, block = traffic.total_tokens, traffic.paged_share, traffic.block_size
-    if total is None or paged is None or block is None:
+    total = traffic.total_tokens
+    if total is None or traffic.paged_share is None or traffic.block_size is None:
         return _Unsaid(NO_LENGTHS)
     functional = served.baseline.functional
     reserved = functional.max_model_len or served.model.max_position_embeddings
@@ -169,26 +168,9 @@ def _paging(traffic: TrafficSummary, served: Served | None) -> PagingPicture | _
         return _Unsaid(
             f"the longest request has {total.max:.0f} tokens and a request may have {reserved}"
         )
-    found = paging_picture(
-        traffic, reserved_tokens=reserved, cache_tokens=_cache_tokens(served, block)
-    )
+    cache = cache_tokens(served.model, served.device, served.baseline)
+    found = paging_picture(traffic, reserved_tokens=reserved, cache_tokens=cache)
     return found or _Unsaid(NO_LENGTHS)
-
-
-def _cache_tokens(served: Served, block: int) -> int | None:
-    """Tokens of a cache whose size is set; one that the engine chooses is known once it runs."""
-    space_gib = served.baseline.functional.kv_cache_space_gib
-    if space_gib is None:
-        return None
-    width = dtype_bytes(served_dtype(served.model, served.baseline))
-    per_token = served.model.kv_bytes_per_token(width)
-    try:
-        capacity = kv_capacity(
-            available_bytes=space_gib * GIB, bytes_per_token=per_token, block_size=block
-        )
-    except InvalidInput:
-        return None
-    return capacity.tokens
 
 
 def _regime(traffic: TrafficSummary, served: Served | None, concurrency: int) -> str | _Unsaid:

@@ -16,6 +16,7 @@ from advisor.recommender.recommendation import (
     Recommendation,
 )
 from advisor.serving import LeverValue, NgramSpeculation, WeightQuantization
+from advisor.traffic.phrases import distance_sentence
 
 
 def setting_text(value: LeverValue) -> str:
@@ -139,8 +140,10 @@ def technique_title(body: Recommendation, key: str) -> str:
 
 
 def findings(body: Recommendation) -> tuple[str, ...]:
-    """Load, confirmation, quality and paging, as far as the study has them."""
+    """Subset, load, confirmation, quality and paging, as far as the study has them."""
     said: list[str] = []
+    if body.subset is not None:
+        said.append(f"replayed {distance_sentence(body.subset)}")
     if body.saturation is not None:
         said.append(saturation_sentence(body.saturation))
     if body.confirmation is not None:

@@ -13,7 +13,7 @@ from advisor.roofline.memory import occupancy
 from advisor.roofline.picture import RooflinePoint, roofline_points
 from advisor.roofline.throughput import TrafficShape
 from advisor.serving import EngineFacts
-from advisor.traffic.trace import TrafficSummary
+from advisor.traffic.figures import TrafficSummary
 
 
 def saturation(evidence: StudyEvidence, facts: EngineFacts) -> Saturation | None:

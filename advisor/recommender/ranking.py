@@ -14,17 +14,15 @@ from advisor.measurement.records import LoadRole
 from advisor.recommender.arms import (
     objective_arms,
     throughput_arms,
-    tpot_arms,
-    ttft_arms,
 )
 from advisor.recommender.evidence import StudyEvidence, TrialPlan
+from advisor.recommender.limits import Latencies, Limit, broken, limits_of, worst_excess
 from advisor.recommender.quality import spoiled
 from advisor.recommender.recommendation import RankedConfig
 from advisor.recommender.screening import predicted_throughput
 from advisor.recommender.space import BASELINE, combination_trial, improvements
 from advisor.serving import LeverValue, ServingConfig
 from advisor.techniques import Technique
-from advisor.units import seconds_text
 
 BASELINE_TITLE = "Baseline"
 # Half of the interval of a log ratio of means of so many points each.
@@ -38,7 +36,8 @@ class Candidate:
     `score` orders candidates, more is better: the measured figure of the objective, for an
     unmeasured configuration its pessimistic end. `points` counts measured points, 0: predicted.
     `excess` is how far the worst limit of the goal is missed, as a share of it; 0: all kept.
-    `spoiled` says why its answers are below the goal's floor.
+    `limits` are those that bind, beside what was seen. `spoiled` says why its answers are below the
+    goal's floor.
     """
 
     config: ServingConfig
@@ -51,6 +50,12 @@ class Candidate:
     tpot_p95_s: Estimate | None
     excess: float
     spoiled: str | None = None
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def why_not(self) -> str | None:
+        """What of the goal is not kept; None: all of it is."""
+        return "; ".join(text for text in (broken(self.limits), self.spoiled) if text) or None
 
     @property
     def feasible(self) -> bool:
@@ -84,7 +89,7 @@ def ranked(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tuple[
                 and _tied(better, candidate, arms.noise.half_width)
                 for better in ordered[: rank - 1]
             ),
-            why_not=why_not(evidence, candidate),
+            why_not=candidate.why_not,
         )
         for rank, candidate in enumerate(ordered, 1)
     )
@@ -94,7 +99,7 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
     """Every configuration with a usable point at the goal's load, and a predicted combination."""
     goal = evidence.goal.concurrency
     objective, output = objective_arms(evidence), throughput_arms(evidence)
-    ttft, tpot = ttft_arms(evidence), tpot_arms(evidence)
+    latencies = Latencies.of(evidence)
     found: dict[str, Candidate] = {}
     for trial in evidence.trials:
         config = trial.plan.config
@@ -102,7 +107,7 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
         rate, gain = output.figure(config.hash, goal), objective.ratio(config.hash, goal)
         if config.hash in found or score is None or rate is None or gain is None:
             continue
-        limits = (ttft.figure(config.hash, goal), tpot.figure(config.hash, goal))
+        limits = limits_of(evidence, latencies, config.hash)
         found[config.hash] = Candidate(
             config=config,
             title=BASELINE_TITLE if trial.plan.key == BASELINE else trial.plan.title,
@@ -110,9 +115,10 @@ def candidates(evidence: StudyEvidence, techniques: tuple[Technique, ...]) -> tu
             points=len(objective.values(config.hash, goal)),
             throughput=rate,
             gain=_itself(gain) if config == evidence.baseline else gain,
-            ttft_p95_s=limits[0],
-            tpot_p95_s=limits[1],
-            excess=_excess(evidence, *limits),
+            ttft_p95_s=latencies.ttft.figure(config.hash, goal),
+            tpot_p95_s=latencies.tpot.figure(config.hash, goal),
+            limits=limits,
+            excess=worst_excess(limits),
             spoiled=spoiled(evidence, config, techniques),
         )
     baseline = found.get(evidence.baseline.hash)
@@ -158,7 +164,7 @@ def unchanged(evidence: StudyEvidence) -> tuple[RankedConfig, ...]:
     )
     if rate is None:
         return ()
-    broken = broken_limits(evidence, None, None)
+    missed = broken(limits_of(evidence, None, evidence.baseline.hash))
     return (
         RankedConfig(
             rank=1,
@@ -172,9 +178,9 @@ def unchanged(evidence: StudyEvidence) -> tuple[RankedConfig, ...]:
             ),
             ttft_p95_s=None,
             tpot_p95_s=None,
-            feasible=broken is None,
+            feasible=missed is None,
             tied_with_better=False,
-            why_not=broken,
+            why_not=missed,
         ),
     )
 
@@ -205,57 +211,6 @@ def override_texts(config: ServingConfig) -> dict[str, str]:
     return {name: _lever_text(value) for name, value in config.overrides().items()}
 
 
-def why_not(evidence: StudyEvidence, candidate: Candidate) -> str | None:
-    """What of the goal a candidate does not keep; None: all of it is kept."""
-    broken = broken_limits(evidence, candidate.ttft_p95_s, candidate.tpot_p95_s)
-    return "; ".join(text for text in (broken, candidate.spoiled) if text) or None
-
-
-def broken_limits(
-    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
-) -> str | None:
-    """The limits of the goal that are not kept, with how far they are missed; None: all kept."""
-    complaints = [
-        complaint
-        for name, limit_s, seen in _limits(evidence, ttft_p95_s, tpot_p95_s)
-        if (complaint := _complaint(name, limit_s, seen)) is not None
-    ]
-    return "; ".join(complaints) or None
-
-
-def _limits(
-    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
-) -> list[tuple[str, float, Estimate | None]]:
-    """The limits that bind, beside what was seen."""
-    goal = evidence.goal
-    pairs = (
-        ("TTFT p95", goal.ttft_p95_s, ttft_p95_s),
-        ("TPOT p95", goal.tpot_p95_s, tpot_p95_s),
-    )
-    return [(name, limit_s, seen) for name, limit_s, seen in pairs if limit_s is not None]
-
-
-def _excess(
-    evidence: StudyEvidence, ttft_p95_s: Estimate | None, tpot_p95_s: Estimate | None
-) -> float:
-    misses = [
-        math.inf if seen is None else seen.value / limit_s - 1
-        for _, limit_s, seen in _limits(evidence, ttft_p95_s, tpot_p95_s)
-    ]
-    return max(0.0, *misses, 0.0)
-
-
-def _complaint(name: str, limit_s: float, seen: Estimate | None) -> str | None:
-    if seen is None:
-        return f"{name} was not measured, so nobody knows if {seconds_text(limit_s)} is kept"
-    if seen.value <= limit_s:
-        return None
-    return (
-        f"{name} of {seconds_text(seen.value)} is {seen.value / limit_s - 1:.0%} above the"
-        f" limit of {seconds_text(limit_s)}"
-    )
-
-
 def _combined(
     evidence: StudyEvidence,
     techniques: tuple[Technique, ...],
@@ -271,6 +226,7 @@ def _combined(
         for technique in improvements(evidence, techniques)
     ]
     gain = combined_gain(evidence, plan, singles)
+    unseen = limits_of(evidence, None, plan.config.hash)
     return (
         Candidate(
             config=plan.config,
@@ -281,7 +237,8 @@ def _combined(
             gain=gain,
             ttft_p95_s=None,
             tpot_p95_s=None,
-            excess=_excess(evidence, None, None),
+            limits=unseen,
+            excess=worst_excess(unseen),
         ),
     )
 

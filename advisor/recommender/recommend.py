@@ -29,6 +29,7 @@ from advisor.roofline.throughput import served_dtype
 from advisor.serving import EngineFacts
 from advisor.states import TrialState
 from advisor.techniques import TECHNIQUES, Technique
+from advisor.traffic.figures import SubsetDistance
 from advisor.units import percent_text
 
 
@@ -38,8 +39,11 @@ def recommend(
     study_id: str,
     machine: str,
     techniques: tuple[Technique, ...] = TECHNIQUES,
+    subset: SubsetDistance | None = None,
 ) -> Recommendation:
     """Compare, judge, rank, explain. `machine` names where it was measured, for a person.
+
+    `subset` is the distance of the replayed requests from the upload, which the evidence has not.
 
     Raises `Unavailable` when the baseline was neither measured nor can be predicted.
     """
@@ -75,9 +79,7 @@ def recommend(
         mean_output_tokens=_mean_per_request([(p.output_tokens, p.succeeded) for p in probed]),
         conclusive=bool(compared) and any(_decided(verdict) for verdict in judged),
         warnings=(
-            *_trial_warnings(evidence),
-            *_drift_warnings(evidence, arms),
-            *_missing_warnings(evidence, asked),
+            *_study_warnings(evidence, arms, asked),
             *_best_warnings(evidence, order[0], asked, quality),
             *_confirmation_warnings(confirmed),
         ),
@@ -88,6 +90,17 @@ def recommend(
         confirmation=confirmed,
         predictions=predictions(evidence),
         baseline_notes=evidence.options.baseline_notes,
+        subset=subset,
+    )
+
+
+def _study_warnings(
+    evidence: StudyEvidence, arms: Arms, asked: tuple[Technique, ...]
+) -> tuple[str, ...]:
+    return (
+        *_trial_warnings(evidence),
+        *_drift_warnings(evidence, arms),
+        *_missing_warnings(evidence, asked),
     )
 
 

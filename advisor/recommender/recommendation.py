@@ -13,6 +13,7 @@ from advisor.measurement.records import AcceptanceFigures
 from advisor.measurement.saturation import Saturation
 from advisor.roofline.picture import RooflinePoint
 from advisor.serving import EngineFacts, ServingConfig
+from advisor.traffic.figures import SubsetDistance
 
 
 class VerdictKind(StrEnum):
@@ -172,7 +173,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """What the study says. Immutable: `hash` is what a reviewer approves."""
+    """What the study says. Immutable: `hash` is what a reviewer approves.
+
+    `subset` says how far the requests that were replayed are from the whole upload.
+    """
 
     study_id: str
     goal: Goal
@@ -199,6 +203,7 @@ class Recommendation:
     predictions: tuple[Prediction, ...] = ()
     roofline: tuple[RooflinePoint, ...] = ()
     baseline_notes: tuple[str, ...] = ()
+    subset: SubsetDistance | None = None
 
     @property
     def hash(self) -> str:

@@ -1,16 +1,17 @@
 """What a technique is expected to do, from the upload and the roofline alone."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.estimate import Estimate
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
+from advisor.recommender.served_share import cache_words, cached_share
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
-from advisor.serving import ServingConfig
+from advisor.serving import NgramSpeculation, ServingConfig
 from advisor.techniques import Need, Technique
-from advisor.traffic.trace import LookupAcceptance, TrafficSummary
+from advisor.traffic.figures import LookupAcceptance, TrafficSummary
 from advisor.units import percent_text
 
 # Less than this either way is not worth an override to anybody who must keep it.
@@ -64,6 +65,11 @@ def lacking(technique: Technique, traffic: TrafficSummary) -> str | None:
     return None
 
 
+def _told(technique: Technique, traffic: TrafficSummary) -> bool:
+    """Whether the upload says without text what the text would: replays made before it went."""
+    return traffic.overall.lookup is not None and technique.on.keys() == {"speculative_config"}
+
+
 def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
     """Why the technique has nothing to do on this device or at the goal's load; None: it has."""
     least, wanted = technique.least_concurrency, technique.cpu_features
@@ -109,17 +115,25 @@ def _draft_length(*configs: ServingConfig) -> int | None:
 def shape_of(traffic: TrafficSummary, draft_length: int | None = None) -> TrafficShape | None:
     """Mean request of the sample; None when its lengths are unknown.
 
-    What its text allows is that of drafts of `draft_length`, where they were replayed.
+    What its text allows is that of drafts of `draft_length`, where they were replayed, and of an
+    unlimited prefix cache.
     """
+    sharing = traffic.overall.prefix_sharing
+    lookup = _lookup_of(traffic, draft_length)
+    return _shape(traffic, lookup, sharing.hit_share if sharing else None)
+
+
+def _shape(
+    traffic: TrafficSummary, lookup: LookupAcceptance | None, cached: Estimate | None
+) -> TrafficShape | None:
     overall = traffic.overall
     if overall.prompt_tokens is None or overall.output_tokens is None:
         return None
-    lookup = _lookup_of(traffic, draft_length)
     stepped = lookup is not None and lookup.decode_steps > 0
     return TrafficShape(
         prompt_tokens=max(1.0, overall.prompt_tokens.mean),
         output_tokens=max(1.0, overall.output_tokens.mean),
-        cached_share=overall.prefix_sharing.hit_share if overall.prefix_sharing else None,
+        cached_share=cached,
         tokens_per_step=lookup.tokens_per_step if lookup is not None and stepped else None,
         draft_length=lookup.num_speculative_tokens if lookup is not None else None,
         draft_tokens_per_step=(
@@ -151,7 +165,7 @@ def forecast(evidence: StudyEvidence, technique: Technique, concurrency: int) ->
             worth=Worth.NOT_APPLICABLE,
         )
     missing = lacking(technique, evidence.traffic)
-    if missing is not None:
+    if missing is not None and not _told(technique, evidence.traffic):
         return _unknown(technique, concurrency, missing)
     if technique.static_slots is not None:
         bound = evidence.traffic.static_speedup
@@ -163,7 +177,7 @@ def forecast(evidence: StudyEvidence, technique: Technique, concurrency: int) ->
 
 def _by_roofline(evidence: StudyEvidence, technique: Technique, concurrency: int) -> Forecast:
     configs = (evidence.baseline, technique.variant(evidence.baseline))
-    shape = shape_of(evidence.traffic, _draft_length(*configs))
+    shape = _served_shape(evidence, configs, concurrency)
     if shape is None:
         return _unknown(technique, concurrency, "the upload does not say how long requests are")
     try:
@@ -172,7 +186,71 @@ def _by_roofline(evidence: StudyEvidence, technique: Technique, concurrency: int
         )
     except (InvalidInput, UnknownName) as error:
         return _unknown(technique, concurrency, f"the roofline cannot say: {error}")
-    return judged(technique, concurrency, effect_of(evidence, technique, ratio))
+    found = judged(technique, concurrency, effect_of(evidence, technique, ratio))
+    words = _cache_words(evidence, configs, concurrency) or _draft_words(
+        evidence, configs, concurrency
+    )
+    return replace(found, reason="; ".join(filter(None, (found.reason, words))) or None)
+
+
+def _served_shape(
+    evidence: StudyEvidence, configs: Sequence[ServingConfig], concurrency: int
+) -> TrafficShape | None:
+    """The mean request, with what the cache of the baseline serves of its prompt."""
+    lookup = _lookup_of(evidence.traffic, _draft_length(*configs))
+    return _shape(evidence.traffic, lookup, cached_share(evidence, configs[0], concurrency))
+
+
+def _cache_words(
+    evidence: StudyEvidence, configs: tuple[ServingConfig, ServingConfig], concurrency: int
+) -> str | None:
+    """Where sharing blocks is what changes: that the cache is too small for all of it."""
+    before, after = (config.shares_blocks for config in configs)
+    return None if before is after else cache_words(evidence, configs[0], concurrency)
+
+
+def _draft_words(
+    evidence: StudyEvidence, configs: tuple[ServingConfig, ServingConfig], concurrency: int
+) -> str | None:
+    """For drafting: the setting of the replayed ones with which the roofline serves fastest."""
+    config = next((item for item in configs if item.levers.speculative_config is not None), None)
+    sweep = evidence.traffic.lookup_sweep
+    if (
+        config is None
+        or configs[0].levers.speculative_config is configs[1].levers.speculative_config
+    ):
+        return None
+    served = [(_drafting(evidence, config, item, concurrency), item) for item in sweep]
+    rates = [(rate, item) for rate, item in served if rate is not None]
+    if not rates:
+        return None
+    _, best = max(rates, key=lambda pair: pair[0])
+    return (
+        f"of {len(rates)} replayed settings the roofline likes best drafts of"
+        f" {best.num_speculative_tokens} after n-grams of {best.prompt_lookup_min} to"
+        f" {best.prompt_lookup_max} tokens ({best.tokens_per_step.value:.2f} tokens per step)"
+    )
+
+
+def _drafting(
+    evidence: StudyEvidence, config: ServingConfig, lookup: LookupAcceptance, concurrency: int
+) -> float | None:
+    """Output tokens/s with the drafts of one replay; None where the roofline cannot say."""
+    setting = NgramSpeculation(
+        num_speculative_tokens=lookup.num_speculative_tokens,
+        prompt_lookup_min=lookup.prompt_lookup_min,
+        prompt_lookup_max=lookup.prompt_lookup_max,
+    )
+    drafting = replace(config, levers=replace(config.levers, speculative_config=setting))
+    shape = _shape(evidence.traffic, lookup, cached_share(evidence, config, concurrency))
+    if shape is None:
+        return None
+    try:
+        return predict_throughput(
+            evidence.model, evidence.device, drafting, shape=shape, concurrency=concurrency
+        ).value
+    except (InvalidInput, UnknownName):
+        return None
 
 
 def judged(technique: Technique, concurrency: int, gain: Estimate) -> Forecast:
@@ -214,7 +292,7 @@ def predicted_throughput(
     evidence: StudyEvidence, config: ServingConfig, concurrency: int
 ) -> Estimate | None:
     """Output tokens/s by the roofline; None where the traffic or the device cannot say."""
-    shape = shape_of(evidence.traffic, _draft_length(config))
+    shape = _served_shape(evidence, (config,), concurrency)
     if shape is None:
         return None
     try:

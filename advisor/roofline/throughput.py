@@ -25,14 +25,13 @@ from advisor.roofline.efficiency import (
 )
 from advisor.roofline.memory import kv_capacity
 from advisor.roofline.step import Prefill, StepBatch, step_time_at
-from advisor.serving import ServingConfig
+from advisor.serving import ServingConfig, default_block_size
 from advisor.units import GIB
 
 # vLLM 0.32's own defaults where a configuration sets none (handbook 5.3); on CUDA the smaller of
 # the two that depend on the card.
 _MAX_NUM_SEQS: Mapping[str, int] = {"cpu": 128, "cuda": 256}
 _MAX_NUM_BATCHED_TOKENS: Mapping[str, int] = {"cpu": 2048, "cuda": 2048}
-_BLOCK_SIZE: Mapping[str, int] = {"cpu": 128, "cuda": 16}
 _ENDS = (Level.LOW, Level.HIGH)
 # The units that multiply quantized blocks, and the bytes of one of their weights.
 _QUANTIZED: Mapping[str, tuple[str, int]] = {"W8A8": ("int8", 1)}
@@ -97,7 +96,7 @@ def batch_limit(
     capacity = kv_capacity(
         available_bytes=space_gib * GIB,
         bytes_per_token=model.kv_bytes_per_token(dtype_bytes(served_dtype(model, config))),
-        block_size=config.levers.block_size or _BLOCK_SIZE[device.kind],
+        block_size=config.levers.block_size or default_block_size(device.kind),
     )
     return max(1, min(slots, capacity.requests(tokens)))
 
@@ -122,17 +121,13 @@ class _Load:
         quantization = self.config.levers.quantization
         return (self.dtype, None) if quantization is None else _QUANTIZED[quantization.scheme]
 
-    @property
-    def caches_prefixes(self) -> bool:
-        return self.config.levers.enable_prefix_caching is not False
-
     def corner(self, efficiency: Efficiency, levels: Levels, text: Level) -> _Corner:
         share = self.shape.cached_share
         return _Corner(
             machine=achieved(
                 self.device, self.dtype, efficiency, levels, linear_dtype=self.linear[0]
             ),
-            cached_share=text.of(share) if self.caches_prefixes and share is not None else 0.0,
+            cached_share=text.of(share) if self.config.shares_blocks and share is not None else 0.0,
             tokens_per_step=self._tokens_per_step(text),
         )
 
@@ -261,7 +256,7 @@ def predict_gain(
         _load(model, device, config, shape=shape, concurrency=concurrency) for config in configs
     )
 
-    if first.caches_prefixes is not second.caches_prefixes and shape.cached_share is None:
+    if first.config.shares_blocks is not second.config.shares_blocks and shape.cached_share is None:
         raise InvalidInput("shape.cached_share", "is not known for this traffic")
 
     def gain(levels: tuple[Levels, Levels], text: Level) -> float:

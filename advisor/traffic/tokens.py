@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import cast
 
@@ -22,6 +22,8 @@ NO_TEMPLATE = "none"
 # Templates that print a date get a fixed one: token columns are stored and must not age.
 TEMPLATE_DATE = date(2026, 1, 1)
 _BATCH = 256
+
+Ids = tuple[int, ...]
 
 
 class _Generation(Extension):
@@ -203,34 +205,61 @@ def _parsed_call(call: object) -> object:
 
 
 def token_columns(requests: Sequence[Request], tokenizer: ChatTokenizer) -> TokenColumns:
-    """Tokens of every prompt and recorded response, None where there is no text."""
-    plain = RequestKind.COMPLETION
-    prompts: list[tuple[int, ...] | None] = []
-    outputs: list[tuple[int, ...] | None] = []
+    """Tokens of every prompt and recorded response, None where there is no text.
+
+    Token ids of the very run, where the log holds them, are taken as they are: what a tokenizer
+    makes of the text may differ from what the model said (case S-21).
+    """
+    prompts: list[Ids | None] = []
+    outputs: list[Ids | None] = []
     for start in range(0, len(requests), _BATCH):
         part = requests[start : start + _BATCH]
-        texts = [tokenizer.prompt_text(request) for request in part]
-        chats = _encoded(
-            tokenizer,
-            [
-                None if request.kind is plain else text
-                for request, text in zip(part, texts, strict=True)
-            ],
-            special=False,
-        )
-        completions = _encoded(tokenizer, [request.prompt for request in part], special=True)
-        prompts += [first or second for first, second in zip(chats, completions, strict=True)]
-        outputs += _encoded(tokenizer, [request.response for request in part], special=False)
-    return TokenColumns(
+        prompts += _prompts(tokenizer, part)
+        texts = [None if item.output_ids is not None else item.response for item in part]
+        encoded = _encoded(tokenizer, texts, special=False)
+        outputs += [
+            own if item.output_ids is None else item.output_ids
+            for item, own in zip(part, encoded, strict=True)
+        ]
+    return TokenColumns.of(
         tokenizer_digest=tokenizer.tokenizer_digest,
         template_digest=tokenizer.template_digest,
-        prompts=tuple(prompts),
-        outputs=tuple(outputs),
+        prompts=prompts,
+        outputs=outputs,
     )
+
+
+def token_parts(
+    parts: Iterable[Sequence[Request]], tokenizer: ChatTokenizer
+) -> Iterator[tuple[Sequence[Request], TokenColumns]]:
+    """Each part of an upload with its columns, as it is asked for: only one is held at a time."""
+    for part in parts:
+        yield part, token_columns(part, tokenizer)
+
+
+def _prompts(tokenizer: ChatTokenizer, part: Sequence[Request]) -> list[Ids | None]:
+    """Special tokens are added to plain completions only: a chat template writes its own."""
+    chats = [
+        tokenizer.prompt_text(item)
+        if item.prompt_ids is None and item.kind is RequestKind.CHAT
+        else None
+        for item in part
+    ]
+    plain = [item.prompt if item.prompt_ids is None else None for item in part]
+    columns = zip(
+        part,
+        _encoded(tokenizer, chats, special=False),
+        _encoded(tokenizer, plain, special=True),
+        strict=True,
+    )
+    return [
+        next((ids for ids in (item.prompt_ids, chat, text) if ids is not None), None)
+        for item, chat, text in columns
+    ]
 
 
 def _encoded(
     tokenizer: ChatTokenizer, texts: Sequence[str | None], *, special: bool
-) -> list[tuple[int, ...] | None]:
+) -> list[Ids | None]:
     found = iter(tokenizer.batch_ids([text for text in texts if text is not None], special=special))
     return [None if text is None else next(found) for text in texts]

@@ -1,11 +1,11 @@
 """Values of an uploaded traffic sample: requests, what was wrong with the file, token columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from advisor.errors import InvalidInput
-from advisor.estimate import Estimate
+from advisor.traffic.ragged import Ragged
 
 
 class RequestKind(StrEnum):
@@ -14,12 +14,23 @@ class RequestKind(StrEnum):
     LENGTHS = "lengths"
 
 
-class CountSource(StrEnum):
-    """Where a token count came from."""
+class Privacy(StrEnum):
+    """How much of the text of an upload is kept.
 
-    REPORTED = "reported"
-    TOKENISED = "tokenised"
-    UNKNOWN = "unknown"
+    RAW: all of it. REDACTED: values that name a person or open a door are replaced by others of
+    the same form and length. HASHED: keyed hashes of token blocks and counts, no text. LENGTHS:
+    counts and times only.
+    """
+
+    RAW = "raw"
+    REDACTED = "redacted"
+    HASHED = "hashed"
+    LENGTHS = "lengths"
+
+    @property
+    def keeps_text(self) -> bool:
+        """Whether prompts can be replayed, and tokenised again."""
+        return self in {Privacy.RAW, Privacy.REDACTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,11 @@ class Request:
     offset from the first request. `prompt_tokens` and `output_tokens` are what the file reported
     (None: not reported, or reported as 0 although there is text, see `TraceReport.warnings`).
     `line` is the 1-based line (JSONL) or record (CSV) number in the file; `id` is ours and unique.
+    `label` is the file's own class, `cluster` the class that we found where it names none.
+    `images` counts the parts of the messages that are not text (they are not kept).
+    `duration_s` and `ttft_s` are what the log measured. `block_ids` name the blocks of the prompt
+    in order, each with everything before it, `TraceReport.block_tokens` tokens a block.
+    `prompt_ids` and `output_ids` are the token ids of the very run, where the log holds them.
     """
 
     id: str
@@ -51,6 +67,14 @@ class Request:
     top_p: float | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    model: str | None = None
+    cluster: str | None = None
+    images: int = 0
+    duration_s: float | None = None
+    ttft_s: float | None = None
+    block_ids: tuple[int, ...] | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    output_ids: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if min(self.prompt_tokens or 0, self.output_tokens or 0, self.max_tokens or 0) < 0:
@@ -65,6 +89,11 @@ class Request:
         """Whether the request can be replayed as text."""
         return self.kind is not RequestKind.LENGTHS
 
+    @property
+    def class_name(self) -> str | None:
+        """The class that statistics and verdicts use: the file's own, else the one found."""
+        return self.label or self.cluster
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
@@ -77,7 +106,16 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """What reading the file found. `rejects` holds the first 1,000 of `rejected`."""
+    """What reading the file found. `rejects` holds the first 1,000 of `rejected`.
+
+    ``rows == accepted + rejected + sum(failed.values())``: `failed` counts requests that the log
+    says failed, by status ("408"); they are no part of the requests. `title` names the format for
+    people, `line_unit` says what `Reject.line` counts ("line", "record"). `columns` maps our fields
+    to the names that the file has for them. `readings` are choices that the file left open and that
+    can be overridden, e.g. ``{"session_lengths": "cumulative"}``. `started_epoch_s` is the moment
+    of the first request in seconds since 1970 (UTC where the file names no zone).
+    `block_tokens` is the number of tokens behind one of `Request.block_ids`.
+    """
 
     format: str
     encoding: str
@@ -87,6 +125,14 @@ class TraceReport:
     rejects: tuple[Reject, ...]
     warnings: tuple[str, ...]
     time_unit: str | None
+    title: str = ""
+    compression: str | None = None
+    line_unit: str = "line"
+    failed: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    readings: Mapping[str, str] = field(default_factory=dict)
+    started_epoch_s: float | None = None
+    block_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,105 +153,32 @@ class TokenColumns:
 
     tokenizer_digest: str
     template_digest: str
-    prompts: tuple[tuple[int, ...] | None, ...]
-    outputs: tuple[tuple[int, ...] | None, ...]
+    prompts: Ragged
+    outputs: Ragged
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        tokenizer_digest: str,
+        template_digest: str,
+        prompts: Iterable[Sequence[int] | None],
+        outputs: Iterable[Sequence[int] | None],
+    ) -> "TokenColumns":
+        """From rows of token ids."""
+        return cls(
+            tokenizer_digest=tokenizer_digest,
+            template_digest=template_digest,
+            prompts=Ragged.of(prompts),
+            outputs=Ragged.of(outputs),
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles:
-    """Linear-interpolated percentiles (numpy's default) of `count` known values."""
-
-    count: int
-    unknown: int
-    mean: float
-    p5: float
-    p25: float
-    p50: float
-    p75: float
-    p95: float
-    max: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """Rate and burstiness; `interarrival_cv` is 1 for Poisson, above for bursts.
-
-    `burstiness_ratio` is the busiest of 60 equal windows over the mean window.
-    """
-
-    span_s: float
-    rate_per_s: float
-    interarrival_cv: float | None
-    peak_rate_per_s: float
-    burstiness_ratio: float
-    peak_simultaneous: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixSharing:
-    """Share of prompt tokens that an unlimited prefix cache would serve, in whole blocks."""
-
-    block_size: int
-    hit_share: Estimate
-    hit_tokens: int
-    prompt_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupAcceptance:
-    """Offline n-gram replay on recorded outputs (handbook 6.4): exact at temperature 0.
-
-    `per_position[i]` is the unconditional survival at position i+1 given a draft;
-    `tokens_per_step` counts steps without a draft too (handbook 6.3, "eff").
-    """
-
-    num_speculative_tokens: int
-    requests: int
-    decode_steps: int
-    drafts: int
-    draft_tokens: int
-    accepted: int
-    per_position: tuple[float, ...]
-    coverage: float
-    tokens_per_step: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassSummary:
-    """Figures of one request class; `label` is the file's own, or "all".
-
-    `other_lookups` are replays with other draft lengths than that of `lookup`.
-    """
-
-    label: str
-    requests: int
-    prompt_tokens: Quantiles | None
-    output_tokens: Quantiles | None
-    prefix_sharing: PrefixSharing | None
-    lookup: LookupAcceptance | None
-    other_lookups: tuple[LookupAcceptance, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficSummary:
-    """What the upload alone says. None: not measurable from this upload (never zero).
-
-    `warnings` names what the file and the target's tokenizer do not agree on. `total_tokens` are
-    prompt and output of a request together, `paged_share` the used share of a paged cache with
-    blocks of `block_size` (handbook 2.4), `static_speedup` the most that continuous batching gains
-    over static batches of 4 on these output lengths (handbook 5.1).
-    """
-
-    requests: int
-    with_text: int
-    sessions: int
-    count_source: CountSource
-    overall: ClassSummary
-    classes: tuple[ClassSummary, ...]
-    arrivals: Arrivals | None
-    unmeasurable: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    total_tokens: Quantiles | None = None
-    paged_share: float | None = None
-    block_size: int | None = None
-    static_speedup: Estimate | None = None
+    @classmethod
+    def joined(cls, parts: "Sequence[TokenColumns]") -> "TokenColumns":
+        """The columns of consecutive parts of one upload, at least one."""
+        return cls(
+            tokenizer_digest=parts[0].tokenizer_digest,
+            template_digest=parts[0].template_digest,
+            prompts=Ragged.joined([part.prompts for part in parts]),
+            outputs=Ragged.joined([part.outputs for part in parts]),
+        )

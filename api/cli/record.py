@@ -1,5 +1,6 @@
 """`rooftune record`: a proxy in front of an endpoint of yours that writes a traffic sample."""
 
+import secrets
 import shlex
 from contextlib import closing, suppress
 from dataclasses import asdict
@@ -10,7 +11,7 @@ import typer
 import uvicorn
 from rich.console import Console
 
-from advisor.traffic.privacy import Redactor
+from advisor.traffic.privacy.redaction import Redactor
 from api.cli.answer import Exit, Json, print_json
 from api.proxy.listener import listen
 from api.proxy.recorder import Counts, Recorder, openai_base
@@ -52,7 +53,7 @@ def record(
             upstream=base,
             file=file,
             limit=limit,
-            redactor=Redactor() if redact else None,
+            redactor=Redactor(secrets.token_bytes(32)) if redact else None,
             session_header=session_header.lower(),
             said=lambda line: narrator.print(line, markup=False),
         )

@@ -9,10 +9,12 @@ import typer
 
 from advisor.errors import RooftuneError
 from api.cli import (
+    derive,
     doctor,
     exports,
     forecast,
     people,
+    purge,
     record,
     service,
     serving,
@@ -35,6 +37,8 @@ app.command("up")(service.up)
 app.command("demo")(service.demo)
 app.command("record")(record.record)
 app.command("doctor")(doctor.doctor)
+workloads.app.command("purge")(purge.purge)
+workloads.app.command("derive")(derive.derive)
 app.add_typer(workloads.app, name="workload")
 app.command("forecast")(forecast.forecast)
 app.add_typer(targets.engines, name="engine")

@@ -1,10 +1,12 @@
 """`rooftune study`: start, watch, show, cancel."""
 
+from dataclasses import fields
 from typing import Annotated
 
 import typer
 
-from advisor.goal import Goal, Objective
+from advisor.errors import InvalidInput
+from advisor.goal import ClassLimits, Goal, Objective
 from advisor.measurement.records import LoadRole
 from advisor.serving import Levers
 from advisor.states import STUDY_OVER, StudyState
@@ -34,6 +36,23 @@ ENDINGS = {
 }
 
 
+def class_limit(text: str) -> tuple[str, ClassLimits]:
+    """The class and its limits in ``CLASS:ttft_p95_s=2,tpot_p95_s=0.1``, one or both of them.
+
+    A class name may hold colons: the last one ends it.
+    """
+    name, _, limits = text.rpartition(":")
+    pairs = dict(part.split("=", 1) for part in limits.split(",") if "=" in part)
+    try:
+        found = {key.strip(): float(value) for key, value in pairs.items()}
+    except ValueError:
+        found = {}
+    known = {field.name for field in fields(ClassLimits)}
+    if not name or not found or not set(found) <= known:
+        raise InvalidInput("--class-slo", "not of the form CLASS:ttft_p95_s=2,tpot_p95_s=0.1")
+    return name, ClassLimits(**found)
+
+
 @app.command("start")
 def start(
     ctx: typer.Context,
@@ -56,9 +75,14 @@ def start(
     min_top1_agreement: Annotated[
         float, typer.Option(help="Least share of the baseline's tokens to keep.")
     ] = 0.9,
+    class_slo: Annotated[
+        list[str] | None,
+        typer.Option(help="Limits of a class: chat:ttft_p95_s=2,tpot_p95_s=0.1; repeat it."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Queue a study."""
+    class_limits = dict(class_limit(text) for text in class_slo or ())
     with connect(ctx) as client:
         study = client.create_study(
             name=name,
@@ -68,6 +92,7 @@ def start(
                 objective=objective,
                 concurrency=concurrency,
                 min_top1_agreement=min_top1_agreement,
+                class_limits=class_limits,
             ),
             baseline=None if dtype is None else Levers(dtype=dtype),
             baseline_command=baseline,

@@ -1,88 +1,96 @@
-"""`rooftune workload`: look into a traffic file without a service, upload it, list, delete."""
+"""`rooftune workload`: look into a traffic file without a service, upload, list, delete."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from advisor.canonical import as_json as plain
-from advisor.traffic.formats import read_trace
-from advisor.traffic.summary import summarise
-from advisor.traffic.trace import ClassSummary, Quantiles, TraceReport, TrafficSummary
+from advisor.traffic.formats.options import ReadOptions
+from advisor.traffic.phrases import PRIVACY_WORDS
+from advisor.traffic.trace import Privacy
 from api.cli.answer import Column, Json, console, emit, print_json
 from api.cli.connection import connect
 from api.cli.listing import list_command
+from api.cli.reading import (
+    BLOCK_SIZE,
+    BlockSize,
+    Columns,
+    Counting,
+    File,
+    Format,
+    MaxModelLen,
+    Model,
+    SessionLengths,
+    TimeUnit,
+    columns_of,
+    folder_of,
+    kv_bytes_per_token,
+    limits_of,
+    progress_bars,
+    read_file,
+)
+from api.cli.report_text import line, print_report
+from api.cli.traffic_text import print_summary
+from api.schemas import WorkloadView
 
 app = typer.Typer(help="Traffic samples.", no_args_is_help=True)
-BLOCK_SIZE = 16
-SHOWN_REJECTS = 20
 COLUMNS = (
     Column(title="id", path="id"),
     Column(title="name", path="name"),
     Column(title="requests", path="requests"),
     Column(title="format", path="report.format"),
     Column(title="rejected", path="report.rejected"),
+    Column(title="privacy", path="privacy"),
     Column(title="created", path="created_at"),
 )
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)]
+MODES = "; ".join(f"{mode}: {words}" for mode, words in PRIVACY_WORDS.items())
+PURGE = "Where a study used it: delete the text and all that was made of it, keep the figures."
+Target = Annotated[str | None, typer.Option(help="Target whose tokenizer counts.")]
+Mode = Annotated[Privacy, typer.Option(help=f"What is kept of the text. {MODES}.")]
+Retention = Annotated[
+    int | None, typer.Option(min=1, help="Days until the service purges the sample by itself.")
+]
 
 
 @app.command("inspect")
-def inspect(file: File, *, as_json: Json = False) -> None:
-    """Read a traffic file here, without a service: format, rows, rejects, warnings, summary."""
-    with file.open("rb") as stream:
-        trace = read_trace(stream, filename=file.name)
-    summary = summarise(trace.requests, None, block_size=BLOCK_SIZE)
-    if as_json:
-        print_json({"report": plain(trace.report), "summary": plain(summary)})
-        return
-    _print_report(trace.report)
-    _print_summary(summary)
+def inspect(
+    file: File,
+    *,
+    model: Model = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    session_lengths: SessionLengths = None,
+    file_format: Format = None,
+    max_model_len: MaxModelLen = None,
+    block_size: BlockSize = BLOCK_SIZE,
+    as_json: Json = False,
+) -> None:
+    """Read a traffic file here, without a service or an engine: what it holds and what it says.
 
-
-def _print_report(report: TraceReport) -> None:
-    out = console()
-    out.print(f"format    {report.format}, {report.encoding}")
-    out.print(f"rows      {report.rows}: {report.accepted} accepted, {report.rejected} rejected")
-    for reject in report.rejects[:SHOWN_REJECTS]:
-        out.print(f"  line {reject.line}: {reject.field}: {reject.reason}", markup=False)
-    if report.rejected > SHOWN_REJECTS:
-        out.print(f"  and {report.rejected - SHOWN_REJECTS} more (--json lists up to 1,000)")
-    for warning in report.warnings:
-        out.print(f"warning   {warning}", markup=False)
-
-
-def _print_summary(summary: TrafficSummary) -> None:
-    out = console()
-    table = Table(title=f"{summary.requests} requests, {summary.with_text} with text")
-    for title in ("class", "requests", "prompt p50", "p95", "output p50", "p95", "shared prefix"):
-        table.add_column(title)
-    for item in (summary.overall, *summary.classes):
-        table.add_row(*_class_line(item))
-    out.print(table)
-    if summary.arrivals is not None:
-        rate, ratio = summary.arrivals.rate_per_s, summary.arrivals.burstiness_ratio
-        out.print(f"arrivals  {rate:.3g} per s, busiest window {ratio:.2g} times the mean")
-    for what, why in summary.unmeasurable.items():
-        out.print(f"unknown   {what}: {why}", markup=False)
-
-
-def _class_line(item: ClassSummary) -> tuple[str, ...]:
-    sharing = item.prefix_sharing
-    return (
-        item.label,
-        str(item.requests),
-        *_tokens(item.prompt_tokens),
-        *_tokens(item.output_tokens),
-        "-" if sharing is None else f"{sharing.hit_share.value:.0%}",
+    With a model folder its tokenizer counts: prefix reuse and acceptance of drafts need that.
+    """
+    options = ReadOptions(
+        columns=columns_of(columns),
+        time_unit=time_unit,
+        session_lengths=session_lengths,
+        format=file_format,
     )
-
-
-def _tokens(quantiles: Quantiles | None) -> tuple[str, str]:
-    if quantiles is None:
-        return "-", "-"
-    return f"{quantiles.p50:.0f}", f"{quantiles.p95:.0f}"
+    folder = None if model is None else folder_of(model)
+    counting = Counting(
+        tokenizer=None if folder is None else folder.tokenizer(),
+        block_size=block_size,
+        limits=limits_of(folder, max_model_len),
+    )
+    found = read_file(file, options, counting, quiet=as_json)
+    if as_json:
+        print_json({"report": plain(found.report), "summary": plain(found.summary)})
+        return
+    out = console()
+    print_report(out, found.report)
+    per_token = None if folder is None else kv_bytes_per_token(folder)
+    print_summary(out, found.summary, kv_bytes_per_token=per_token)
+    if folder is None and found.summary.with_text:
+        line(out, "hint", "--model FOLDER counts tokens: prefix reuse and drafts need a tokenizer")
 
 
 @app.command("upload")
@@ -91,12 +99,29 @@ def upload(
     file: File,
     *,
     name: Annotated[str | None, typer.Option(help="Without one, the file's.")] = None,
-    target: Annotated[str | None, typer.Option(help="Target whose tokenizer counts.")] = None,
+    target: Target = None,
+    privacy: Mode = Privacy.RAW,
+    retention_days: Retention = None,
+    columns: Columns = None,
+    time_unit: TimeUnit = None,
+    session_lengths: SessionLengths = None,
+    file_format: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Upload a traffic file."""
-    with connect(ctx) as client:
-        made = client.upload_workload(file, name=name or file.stem, target_id=target)
+    """Upload a traffic file; `--privacy` says how much of its text the service may keep."""
+    with connect(ctx) as client, progress_bars(quiet=as_json) as bars:
+        made = client.upload_workload(
+            file,
+            name=name or file.name.split(".")[0],
+            target_id=target,
+            privacy=privacy,
+            retention_days=retention_days,
+            columns=columns_of(columns),
+            time_unit=time_unit,
+            session_lengths=session_lengths,
+            format=file_format,
+            progress=bars.of("sending", file.stat().st_size),
+        )
     emit(made, COLUMNS, as_json=as_json)
 
 
@@ -110,13 +135,9 @@ list_command(
 
 @app.command("show")
 def show(
-    ctx: typer.Context,
-    workload: str,
-    *,
-    target: Annotated[str | None, typer.Option(help="Target whose tokenizer counts.")] = None,
-    as_json: Json = False,
+    ctx: typer.Context, workload: str, *, target: Target = None, as_json: Json = False
 ) -> None:
-    """One sample: what reading it found and what it says."""
+    """One sample: what reading it found, what it says, what its privacy mode cannot support."""
     with connect(ctx) as client:
         found = client.workload(workload)
         summary = found.summary if target is None else client.workload_summary(workload, target)
@@ -124,16 +145,41 @@ def show(
         emit(found if target is None else summary, COLUMNS, as_json=as_json)
         return
     emit(found, COLUMNS, as_json=as_json)
-    _print_report(found.report)
-    _print_summary(summary)
+    out = console()
+    _print_privacy(found)
+    print_report(out, found.report)
+    print_summary(out, summary)
+
+
+def _print_privacy(found: WorkloadView) -> None:
+    out = console()
+    line(out, "privacy", f"{found.privacy}: {PRIVACY_WORDS[found.privacy]}")
+    for limit in found.limits:
+        line(out, "not possible", limit)
+    if found.purged_at is not None:
+        line(out, "purged", f"{found.purged_at:%Y-%m-%d %H:%M %Z}: only these figures are left")
+    elif found.expires_at is not None:
+        line(out, "kept until", f"{found.expires_at:%Y-%m-%d %H:%M %Z}, then purged")
+    else:
+        line(out, "kept until", "it is deleted by hand")
+    for sweep in found.swept:
+        when = "not yet" if sweep.at is None else f"{sweep.at:%Y-%m-%d %H:%M %Z}"
+        line(out, "", f"{sweep.device} on {sweep.host}: {when}, {sweep.removed:,} removed")
 
 
 @app.command("delete")
-def delete(ctx: typer.Context, workload: str, *, as_json: Json = False) -> None:
+def delete(
+    ctx: typer.Context,
+    workload: str,
+    *,
+    purge: Annotated[bool, typer.Option("--purge", help=PURGE)] = False,
+    as_json: Json = False,
+) -> None:
     """Delete a sample and everything derived from it."""
+    done = "purged" if purge else "deleted"
     with connect(ctx) as client:
-        client.delete_workload(workload)
+        client.delete_workload(workload, purge=purge)
     if as_json:
-        print_json({"deleted": workload})
+        print_json({done: workload})
     else:
-        console().print(f"deleted {workload}")
+        console().print(f"{done} {workload}")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from advisor.estimate import Estimate
 from advisor.recommender import phrases
 from advisor.recommender.recommendation import QualityVerdict, Recommendation
+from advisor.traffic.phrases import distance_sentence
 from advisor.units import bytes_text
 from api.charts import labels
 from api.charts.gallery import charts_of
@@ -46,6 +47,8 @@ def _lead(found: RecommendationView) -> tuple[Block, ...]:
             f" {phrases.load_text(body.goal.concurrency)}. State: {found.state.value}."
         )
     ]
+    if body.subset is not None:
+        blocks.append(Paragraph(text=f"Replayed {distance_sentence(body.subset)}"))
     if body.ranked:
         best = body.best
         blocks.append(

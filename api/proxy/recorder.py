@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from advisor.errors import InvalidInput
 from advisor.traffic.formats.fields import BadField
-from advisor.traffic.privacy import Redactor
+from advisor.traffic.privacy.redaction import Redactor
 from advisor.units import MIB
 from api.proxy.answers import refusal
 from api.proxy.body import read_body

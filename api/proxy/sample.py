@@ -15,7 +15,7 @@ from advisor.errors import InvalidInput, Unavailable
 from advisor.traffic.formats.chat_jsonl import draft_of
 from advisor.traffic.formats.fields import BadField
 from advisor.traffic.formats.row import Notes
-from advisor.traffic.privacy import Redactor
+from advisor.traffic.privacy.redaction import Redactor
 from advisor.traffic.trace import RequestKind
 from api.proxy.frames import Usage, choice_text, choices_in, usage_in
 
@@ -84,8 +84,11 @@ def row_of(
         "latency_s": round(moment.latency_s, 6),
         "ttft_s": None if moment.ttft_s is None else round(moment.ttft_s, 6),
     }
-    if draft_of(row, 1, Notes()).kind is RequestKind.LENGTHS:
+    draft = draft_of(row, 1, Notes())
+    if draft.kind is RequestKind.LENGTHS:
         raise BadField("prompt", "neither messages nor a prompt")
+    if draft.fields.get("images"):
+        raise BadField("messages", "holds pictures, sound or files; only text can be replayed")
     # Escaped, so that no character of a text can end the line, and half a character stays JSON.
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 

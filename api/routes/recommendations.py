@@ -14,7 +14,7 @@ from api.documents.markdown import as_markdown
 from api.documents.page import as_html
 from api.inputs import ReviewIn
 from api.schemas import ChartView, Page, RecommendationView
-from db import identity, recommendations
+from db import identity, purges, recommendations
 from db.recommendations import Decision, NewReview
 from db.tables import RecommendationRow
 
@@ -34,7 +34,11 @@ def _view(session: Session, row: RecommendationRow) -> RecommendationView:
         user_id: identity.user(session, user_id).name
         for user_id in {item.user_id for item in reviews}
     }
-    return views.recommendation(row, (views.review(item, names[item.user_id]) for item in reviews))
+    return views.recommendation(
+        row,
+        (views.review(item, names[item.user_id]) for item in reviews),
+        purges.purged_at(session, [row.study_id]).get(row.study_id),
+    )
 
 
 @router.get("")

@@ -30,7 +30,7 @@ from api.deps import (
 from api.events import Look, Stream, last_event_id
 from api.inputs import StudyIn
 from api.schemas import Page, StudySummary, StudyView, TrialView
-from db import events, recommendations, runs, studies, targets, trials, workloads
+from db import events, purges, recommendations, runs, studies, targets, trials, workloads
 from db.session import transaction
 from db.tables import EngineRunRow, StudyRow
 
@@ -51,6 +51,7 @@ def create_study(
 
     def make() -> StudyView:
         workload = workloads.one(session, identifier("workload", body.workload_id), caller.scope)
+        workloads.refuse_purged(session, workload.id, "studied")
         target = targets.one(session, identifier("target", body.target_id), caller.scope)
         if target.state == TargetState.FAILED:
             raise StateConflict("target", target.state, "studied")
@@ -96,7 +97,9 @@ def create_study(
 def list_studies(caller: Viewer, session: Db, paging: Paging) -> Page[StudySummary]:
     """Studies of the caller's projects, newest first."""
     found = studies.page(session, caller.scope, limit=paging.limit, cursor=paging.cursor)
-    return Page(items=tuple(views.study_summary(row) for row in found.items), next=found.next)
+    gone = purges.purged_at(session, [row.id for row in found.items])
+    items = tuple(views.study_summary(row, gone.get(row.id)) for row in found.items)
+    return Page(items=items, next=found.next)
 
 
 @router.get("/{study_id}")
@@ -167,6 +170,7 @@ def _view(session: Session, row: StudyRow) -> StudyView:
         _trials(session, row),
         _plan(session, row),
         recommendations.of_study(session, row.id),
+        purged_at=purges.purged_at(session, [row.id]).get(row.id),
     )
 
 

@@ -13,14 +13,16 @@ from advisor.errors import Unavailable
 from advisor.hardware import DeviceFacts, datasheet
 from advisor.recommender.outlook import Outlook, Served, outlook
 from advisor.serving import ServingConfig
-from advisor.traffic.trace import TrafficSummary
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.formats.options import SESSION_LENGTHS, TIME_UNITS
+from advisor.traffic.trace import Privacy
 from api import views
 from api.auth import Caller
 from api.deps import Db, IdempotencyKey, Paging, Parts, Service, Submitter, Viewer, identifier
 from api.inputs import WorkloadIn
 from api.schemas import Page, WorkloadView
 from api.uploads import Upload, store, summary_under
-from db import targets, workloads
+from db import purges, targets, workloads
 from db.session import transaction
 
 MULTIPART = {
@@ -36,6 +38,12 @@ MULTIPART = {
                         "file": {"type": "string", "format": "binary"},
                         "name": {"type": "string"},
                         "target_id": {"type": "string", "format": "uuid"},
+                        "privacy": {"type": "string", "enum": [mode.value for mode in Privacy]},
+                        "retention_days": {"type": "integer", "minimum": 1},
+                        "columns": {"type": "string", "contentMediaType": "application/json"},
+                        "time_unit": {"type": "string", "enum": list(TIME_UNITS)},
+                        "session_lengths": {"type": "string", "enum": list(SESSION_LENGTHS)},
+                        "format": {"type": "string"},
                     },
                 }
             }
@@ -43,7 +51,8 @@ MULTIPART = {
     }
 }
 HEADROOM_BYTES = 1 << 16
-FIELD_BYTES = 4096
+FIELD_BYTES = 16_384
+MOST_FIELDS = 16
 NO_FILE = {"type": "missing", "loc": ("body", "file"), "msg": "send the traffic file in this field"}
 
 
@@ -79,15 +88,14 @@ async def upload_workload(
 ) -> WorkloadView:
     """Read a traffic file (JSONL or CSV); with `target_id` its tokens are counted as well."""
     # Read here, after the key was checked: a declared form would be spooled before that.
-    async with request.form(max_files=1, max_fields=8, max_part_size=FIELD_BYTES) as form:
+    async with request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES) as form:
         fields = dict(form)
         file = fields.pop("file", None)
         settings = _checked(fields)
         if not isinstance(file, UploadFile):
             raise RequestValidationError([NO_FILE])
         upload = Upload(
-            name=settings.name,
-            target_id=settings.target_id,
+            fields=settings,
             file=_of_the_system(file),
             filename=file.filename or "upload",
             bytes=file.size or 0,
@@ -119,14 +127,22 @@ def list_workloads(caller: Viewer, session: Db, paging: Paging) -> Page[Workload
 
 
 def read_workload(workload_id: str, caller: Viewer, session: Db) -> WorkloadView:
-    """One workload."""
-    identified = identifier("workload", workload_id)
-    return views.workload(workloads.one(session, identified, caller.scope))
+    """One workload; of a purged one, which devices have removed what they held."""
+    row = workloads.one(session, identifier("workload", workload_id), caller.scope)
+    return views.workload(row, (views.sweep(*found) for found in purges.sweeps(session, row)))
 
 
-def delete_workload(workload_id: str, caller: Submitter, session: Db, service: Service) -> None:
-    """Delete a workload and everything derived from it; one that a study used stays."""
-    workloads.delete(
+def delete_workload(
+    *, workload_id: str, caller: Submitter, session: Db, service: Service, purge: bool = False
+) -> None:
+    """Delete a workload and everything derived from it; one that a study used stays.
+
+    With `purge` only its name and figures stay, whatever used it: texts, token columns, answers,
+    per-request records, engine logs and weights that were calibrated on it go, here and on every
+    device. It is refused while a study runs on it or a deployment serves such weights.
+    """
+    remove = purges.purge if purge else workloads.delete
+    remove(
         session,
         identifier("workload", workload_id),
         caller.scope,

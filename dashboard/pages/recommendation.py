@@ -16,6 +16,7 @@ from advisor.recommender.recommendation import (
     VerdictKind,
 )
 from advisor.states import RecommendationState
+from advisor.traffic.phrases import distance_sentence
 from api.client import ChartView, RecommendationView
 from dashboard.app import run
 from dashboard.charts import show_chart
@@ -129,6 +130,8 @@ def _conditions(found: RecommendationView) -> None:
         f" {count_text(body.mean_output_tokens, NOT_MEASURED)} output tokens on average."
         f" State: {words(found.state)}. Hash `{found.hash}`."
     )
+    if body.subset is not None:
+        st.caption(f"Replayed {distance_sentence(body.subset)}")
     if not body.conclusive:
         st.warning("Not conclusive: no configuration is better than the baseline beyond noise.")
     for warning in body.warnings:

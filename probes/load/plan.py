@@ -162,7 +162,7 @@ def planned_request(
     body |= _prompt(request, rule)
     return PlannedRequest(
         request_id=request.id,
-        label=request.label,
+        label=request.class_name,
         path=CHAT_PATH if request.kind is RequestKind.CHAT else COMPLETION_PATH,
         body=body,
     )

@@ -113,8 +113,51 @@ def test_the_users_command_is_the_baseline(run: Run, model: str, sample: str) ->
 
     assert held["outlook"]["paging"]["reserved_tokens"] == 1024
     assert held["baseline_notes"][0].startswith("--api-key (text) is ignored")
-    assert "not kept  --api-key" in text
+    assert "not kept     --api-key" in text
     assert "secret" not in out + text
+
+
+def test_the_cache_of_the_device_and_what_fits_are_told(run: Run, model: str, sample: str) -> None:
+    """Tokens that the KV cache holds at most, its hit share, the model's own limit."""
+    code, out, _ = run(sample, "--model", model, "--hardware", "l4", "--json")
+    text = " ".join(run(sample, "--model", model, "--hardware", "l4")[1].split())
+    held = json.loads(out)
+
+    assert code == 0
+    assert held["kv_cache"]["exact"] is False
+    assert held["kv_cache"]["tokens"] > 100_000
+    assert 0 <= held["kv_cache_hit_share"] <= 1
+    assert 4096 in [item["max_model_len"] for item in held["fits"]]
+    assert "The KV cache holds at most" in text
+
+
+def test_another_rate_is_forecast_at_what_its_durations_make_of_it(
+    run: Run, tmp_path: Path
+) -> None:
+    """Requests of a second each second are one in flight, at twice the rate two."""
+    path = tmp_path / "timed.csv"
+    rows = "".join(f"{at},10,5,{at + 1}\n" for at in range(8))
+    path.write_text(f"start_timestamp,prompt_tokens,output_tokens,end_timestamp\n{rows}")
+    once, twice = (
+        json.loads(run(str(path), "--time-unit", "s", "--rate", rate, "--json")[1])
+        for rate in ("1", "2")
+    )
+
+    assert (once["in_flight"], once["in_flight_basis"]) == (16, "assumed")
+    assert twice["in_flight"] == 2
+    assert twice["in_flight_basis"] == "mean of the recorded durations at 2 times the rate"
+
+
+def test_columns_with_names_of_their_own_are_read(run: Run, tmp_path: Path) -> None:
+    """``--columns our=theirs``; what is no pair is wrong usage."""
+    path = tmp_path / "own.csv"
+    path.write_bytes(b"n_in,n_out\n100,10\n200,40\n50,5\n")
+    given = ("--columns", "prompt_tokens=n_in", "--columns", "output_tokens=n_out", "--json")
+    code, out, _ = run(str(path), *given)
+
+    assert code == Exit.INCONCLUSIVE
+    assert json.loads(out)["report"]["accepted"] == 3
+    assert run(str(path), "--columns", "n_in")[0] == Exit.USAGE
 
 
 def test_lengths_alone_are_inconclusive(run: Run, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import openai
 import pytest
 
 from advisor.errors import InvalidInput, Unavailable
-from advisor.traffic.formats import read_trace
-from advisor.traffic.privacy import Redactor
+from advisor.traffic.privacy.redaction import Redactor
+from advisor.traffic.reading import read_trace
 from advisor.traffic.trace import Request, Trace
 from api.cli import main
 from api.proxy.recorder import Counts, Recorder, openai_base
@@ -218,15 +218,17 @@ def test_redaction_replaces_what_names_a_person(tmp_path: Path) -> None:
     path = tmp_path / "sample.jsonl"
     with (
         SmallEngine() as engine,
-        recording(engine.port, path, redactor=Redactor()) as (url, recorder),
+        recording(engine.port, path, redactor=Redactor(b"secret")) as (url, recorder),
     ):
         asked = {"messages": [{"role": "user", "content": text}]}
         httpx.post(f"{url}{CHAT}", json=asked, headers={"X-Session-Id": "ada@example.org"})
         until(lambda: recorder.counts.recorded == 1)
 
     held = only(path)
-    assert json.loads(held.messages or "")[0]["content"] == "write to <email-1>"
-    assert held.session == "<email-1>"
+    said = json.loads(held.messages or "")[0]["content"]
+    assert said == Redactor(b"secret").text(text)
+    assert "ada" not in f"{said}{held.session}"
+    assert len(held.session or "") == len("ada@example.org")
     assert text.encode() in engine.asked[0].raw
 
 

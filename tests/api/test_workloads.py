@@ -45,7 +45,7 @@ def test_a_file_without_usable_rows_leaves_nothing(world: World, shared: Path) -
 
 def test_prompt_text_is_in_no_refusal(world: World) -> None:
     """A broken line with text is refused without the text."""
-    broken = b'{"messages": "SECRETWORD is not a list"}\n{"prompt": ["SECRETWORD"]}\n'
+    broken = b'{"messages": "SECRETWORD is not a list"}\n{"messages": ["SECRETWORD"]}\n'
 
     with pytest.raises(ApiProblem) as caught:
         world.client().upload_workload(broken, name="broken")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from advisor.traffic.tokens import ChatTokenizer
 from api.app import build
 from api.client import Client, StudyView, TargetView, WorkloadView
 from api.settings import ApiSettings
@@ -71,15 +72,16 @@ class World:
         made = client.create_target(name=name, model="demo")
         with transaction(self.sessions) as session:
             row = targets.one(session, uuid.UUID(made.id), None)
+            tokenizer = ChatTokenizer(byte_tokenizer_json(), PLAIN_TEMPLATE, {})
             inspected = Inspected(
                 model_path="/models/demo",
                 model_digest="ab" * 32,
                 shape=MODEL,
                 device=DEVICE,
                 tokenizer=pack_tokenizer(byte_tokenizer_json(), {}),
-                tokenizer_digest="cd" * 32,
+                tokenizer_digest=tokenizer.tokenizer_digest,
                 chat_template=PLAIN_TEMPLATE,
-                template_digest="ef" * 32,
+                template_digest=tokenizer.template_digest,
             )
             targets.mark_ready(session, row, inspected, actor=AGENT, now=identity.utc_now())
         return client.target(made.id)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bench import reuse, traffic
 from tests.bench.figures import Figure, write_figures
 from tests.fakes.planted_ladder import BOUND, KINDS, repeated
 
@@ -136,7 +137,7 @@ def main() -> int:
     """0 when every figure meets its target."""
     given = sys.argv[1:]
     result = json.loads(Path(given[0]).read_text()) if given else demo_result()
-    found = [*figures(result), *ladder_figures()]
+    found = [*figures(result), *ladder_figures(), *traffic.figures(), *reuse.figures()]
     return write_figures(found, BUILD / "bench.json", "Bench")
 
 

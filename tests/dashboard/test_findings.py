@@ -26,6 +26,7 @@ def bundle(body: Recommendation) -> RecommendationView:
         created_at=views.BEGIN,
         body=body,
         reviews=(),
+        evidence_purged_at=None,
     )
 
 

@@ -4,7 +4,7 @@ Its public methods have the real client's names and signatures (a test compares 
 """
 
 # ruff: noqa: ARG002  the arguments are the real client's
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +16,10 @@ from advisor.hardware import DATASHEETS
 from advisor.recommender.outlook import Outlook, Served, outlook
 from advisor.serving import FunctionalSettings, Levers
 from advisor.states import DeploymentState, StudyState, TargetState
-from advisor.traffic.trace import TrafficSummary
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.trace import Privacy
 from api.charts.gallery import charts_of
+from api.charts.traffic import traffic_charts
 from api.client import (
     Answer,
     ApiProblem,
@@ -108,22 +110,41 @@ class PlantedClient:
     def audit(self, *, limit: int = 50, cursor: str | None = None) -> Page[AuditView]:
         return _page(())
 
-    def upload_workload(
+    def upload_workload(  # noqa: PLR0913  (the real client's)
         self,
         source: Path | bytes,
         *,
         name: str,
         filename: str | None = None,
         target_id: str | None = None,
+        privacy: Privacy = Privacy.RAW,
+        retention_days: int | None = None,
+        columns: Mapping[str, str] | None = None,
+        time_unit: str | None = None,
+        session_lengths: str | None = None,
+        format: str | None = None,  # noqa: A002  (the real client's)
         idempotency_key: str | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> WorkloadView:
-        self._change("upload_workload", name=name, filename=filename, target_id=target_id)
+        self._change(
+            "upload_workload",
+            name=name,
+            filename=filename,
+            target_id=target_id,
+            privacy=privacy,
+            retention_days=retention_days,
+            columns=columns,
+            time_unit=time_unit,
+            session_lengths=session_lengths,
+            format=format,
+        )
         content = source if isinstance(source, bytes) else source.read_bytes()
         number = 100 + len(self.uploads)
         try:
             made = views.workload(content, name=name, filename=filename or name, number=number)
         except RooftuneError as error:
             raise ApiProblem(problem_of(error)) from error
+        made = replace(made, privacy=privacy)
         self.uploads.insert(0, made)
         return made
 
@@ -136,6 +157,29 @@ class PlantedClient:
     def workload_summary(self, workload_id: str, target_id: str | None = None) -> TrafficSummary:
         counted = planted_world.summary()
         return counted if target_id else self.workload(workload_id).summary
+
+    def derive_workload(  # noqa: PLR0913  (the real client's)
+        self,
+        workload_ids: Sequence[str],
+        *,
+        name: str,
+        rate: float = 1.0,
+        requests: int | None = None,
+        seed: int = 0,
+        outputs: float = 1.0,
+        label_by_workload: bool = False,
+        by_time: bool = False,
+        idempotency_key: str | None = None,
+    ) -> WorkloadView:
+        self._change("derive_workload", workload_ids=workload_ids, name=name, rate=rate)
+        made = replace(self.workload(workload_ids[0]), id=views.identifier(300), name=name)
+        self.uploads.insert(0, made)
+        return made
+
+    def workload_charts(
+        self, workload_id: str, target_id: str | None = None
+    ) -> tuple[ChartView, ...]:
+        return traffic_charts(self.workload_summary(workload_id, target_id))
 
     def forecast(
         self,
@@ -152,8 +196,12 @@ class PlantedClient:
         served = Served(model=planted_world.MODEL, device=device)
         return outlook(planted_world.summary(), served, concurrency=concurrency)
 
-    def delete_workload(self, workload_id: str) -> None:
-        self._change("delete_workload", workload_id=workload_id)
+    def delete_workload(self, workload_id: str, *, purge: bool = False) -> None:
+        self._change("delete_workload", workload_id=workload_id, purge=purge)
+        if purge:
+            purged = replace(self.workload(workload_id), purged_at=views.BEGIN)
+            self.uploads = [purged if item.id == workload_id else item for item in self.uploads]
+            return
         self.uploads = [item for item in self.uploads if item.id != workload_id]
 
     def engines(self, *, limit: int = 50, cursor: str | None = None) -> Page[EngineView]:

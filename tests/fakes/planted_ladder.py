@@ -13,7 +13,7 @@ import numpy as np
 from advisor.estimate import Estimate, Source
 from advisor.measurement.records import EngineCounters, LoadPoint
 from advisor.measurement.saturation import Binding, fit_saturation, ladder
-from advisor.traffic.trace import Quantiles
+from advisor.traffic.figures import Quantiles
 from tests.fakes.planted_world import QUIET
 from tests.fakes.records import NOTHING
 

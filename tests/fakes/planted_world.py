@@ -36,14 +36,14 @@ from advisor.recommender.planner import Finished, next_step
 from advisor.serving import EngineFacts, ServingConfig
 from advisor.states import TrialState
 from advisor.techniques import TECHNIQUES, Technique
-from advisor.traffic.gangs import static_speedup
-from advisor.traffic.trace import (
+from advisor.traffic.figures import (
     ClassSummary,
     CountSource,
     LookupAcceptance,
     PrefixSharing,
     TrafficSummary,
 )
+from advisor.traffic.statistics.gangs import static_speedup
 from tests.fakes.planted_loop import (
     DEFAULT_SLOTS,
     Loop,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor.estimate import Source
+from advisor.goal import ClassLimits
 from advisor.measurement.quality import QualityFigures
 from advisor.measurement.records import (
     LoadRole,
@@ -23,6 +24,8 @@ from advisor.recommender.recommendation import (
 )
 from advisor.roofline.picture import RooflinePoint
 from advisor.serving import WeightQuantization
+from advisor.traffic.trace import Privacy
+from tests.fakes.traffic import DISTANCE, WHOLE_REPORT, whole_summary
 from tests.fakes.values import (
     BASELINE,
     DEVICE,
@@ -153,25 +156,27 @@ def wide_recommendation() -> Recommendation:
     )
 
 
+SECOND_SUMMARY = replace(
+    SUMMARY,
+    overall=replace(SUMMARY.overall, other_lookups=(LOOKUP,)),
+    total_tokens=QUANTILES,
+    paged_share=0.95,
+    block_size=16,
+    static_speedup=estimate(1.6, Source.SIMULATED),
+)
+SECOND_GOAL = replace(GOAL, min_top1_agreement=None)
 STORED = (
-    REPORT,
-    replace(
-        SUMMARY,
-        overall=replace(SUMMARY.overall, other_lookups=(LOOKUP,)),
-        total_tokens=QUANTILES,
-        paged_share=0.95,
-        block_size=16,
-        static_speedup=estimate(1.6, Source.SIMULATED),
-    ),
+    WHOLE_REPORT,
+    replace(whole_summary(), privacy=Privacy.REDACTED),
     DEVICE,
     BASELINE.functional,
     MODEL,
-    replace(GOAL, min_top1_agreement=None),
+    replace(SECOND_GOAL, class_limits={"chat": ClassLimits(ttft_p95_s=0.5)}),
     WIDE_CONFIG,
     WIDE_PLAN,
     replace(FACTS, checkpoint_digest="c0ffee"),
     replace(load_point(4), role=LoadRole.STATIC, longest_output_tokens=160),
-    wide_recommendation(),
+    replace(wide_recommendation(), subset=DISTANCE),
     OPTIONS,
     QualityRecord(passes=(QUALITY_PASS,)),
 )
@@ -179,14 +184,21 @@ STORED = (
 
 # What the saved file of an earlier version says, by kind and version.
 EARLIER: Mapping[tuple[str, int], object] = {
-    (type(value).__name__, 1): value
-    for value in (
-        SUMMARY,
-        GOAL,
-        FULL_CONFIG,
-        plan(config=FULL_CONFIG),
-        FACTS,
-        load_point(),
-        recommendation(),
-    )
+    **{
+        (type(value).__name__, 1): value
+        for value in (
+            REPORT,
+            SUMMARY,
+            GOAL,
+            FULL_CONFIG,
+            plan(config=FULL_CONFIG),
+            FACTS,
+            load_point(),
+            recommendation(),
+        )
+    },
+    **{
+        (type(value).__name__, 2): value
+        for value in (SECOND_SUMMARY, SECOND_GOAL, wide_recommendation())
+    },
 }

@@ -28,17 +28,16 @@ from advisor.serving import (
     NgramSpeculation,
     ServingConfig,
 )
-from advisor.traffic.trace import (
+from advisor.traffic.figures import (
     Arrivals,
     ClassSummary,
     CountSource,
     LookupAcceptance,
     PrefixSharing,
     Quantiles,
-    Reject,
-    TraceReport,
     TrafficSummary,
 )
+from advisor.traffic.trace import Reject, TraceReport
 
 QUANTILES = Quantiles(
     count=3, unknown=1, mean=2.0, p5=1.0, p25=1.5, p50=2.0, p75=2.5, p95=3.0, max=3.25

@@ -20,8 +20,10 @@ from advisor.states import (
     TargetState,
     TrialState,
 )
-from advisor.traffic.formats import read_trace
+from advisor.traffic.figures import SubsetDistance
+from advisor.traffic.reading import read_trace
 from advisor.traffic.summary import summarise
+from advisor.traffic.trace import Privacy
 from api.client import (
     DeploymentView,
     DeviceView,
@@ -73,7 +75,12 @@ def body() -> Recommendation:
         trial if trial.facts is None else replace(trial, facts=FACTS) for trial in found.trials
     )
     machine = "a planted processor, 2 threads"
-    return recommend(replace(found, trials=trials), study_id=identifier(3), machine=machine)
+    subset = SubsetDistance(
+        requests=32, of=64, lengths=0.08, reuse=0.05, classes=0.03, burstiness=None, total=0.08
+    )
+    return recommend(
+        replace(found, trials=trials), study_id=identifier(3), machine=machine, subset=subset
+    )
 
 
 def principal(*, projects: int = 1, single_user: bool = True) -> PrincipalView:
@@ -102,6 +109,11 @@ def workload(content: bytes, *, name: str, filename: str, number: int = 1) -> Wo
         bytes=len(content),
         report=trace.report,
         summary=summarise(trace.requests, None, block_size=16),
+        privacy=Privacy.RAW,
+        limits=(),
+        expires_at=None,
+        purged_at=None,
+        swept=(),
     )
 
 
@@ -236,6 +248,7 @@ def _study(
         created_at=BEGIN,
         started_at=BEGIN,
         ended_at=BEGIN + timedelta(minutes=12) if over else None,
+        evidence_purged_at=None,
         baseline=known.baseline,
         techniques=None,
         options=known.options,
@@ -260,6 +273,7 @@ def recommendation(reviews: Sequence[ReviewView] = ()) -> RecommendationView:
         created_at=BEGIN,
         body=body(),
         reviews=tuple(reviews),
+        evidence_purged_at=None,
     )
 
 

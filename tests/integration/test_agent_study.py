@@ -100,6 +100,8 @@ def test_a_study_ends_with_a_recommendation_that_rests_on_its_own_records(
     assert code == 0
     assert advice is not None
     assert advice.hash == advice.body.hash
+    assert advice.body.subset is not None
+    assert 0 <= advice.body.subset.total < 1
     assert advice.state == "proposed"
     assert {trial.state for trial in trials_of(site, study_id).values()} == {TrialState.DONE}
     points = points_of(site, study_id)

@@ -251,7 +251,7 @@ def test_evidence_reads_the_summary_under_the_targets_tokenizer(sessions: Sessio
                 tokenizer_digest="t0",
                 template_digest=template,
                 summary=summary,
-                body=b"columns",
+                chunks=[b"columns"],
             )
         seen = studies.evidence(session, study.id).traffic
 

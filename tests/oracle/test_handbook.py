@@ -35,7 +35,7 @@ from advisor.roofline.speculation import (
     tokens_from_survival,
 )
 from advisor.roofline.step import Prefill, StepBatch, step_time_s
-from advisor.traffic.gangs import resampled_static_waste, static_waste
+from advisor.traffic.statistics.gangs import resampled_static_waste, static_waste
 from advisor.units import GIB
 from tests.fakes.planted_ladder import counters, load_point
 

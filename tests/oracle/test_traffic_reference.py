@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.traffic.formats import read_trace
-from advisor.traffic.lookup import replay
-from advisor.traffic.prefix import sharing
+from advisor.traffic.drafting.lookup import replay
+from advisor.traffic.reading import read_trace
+from advisor.traffic.reuse.prefix import sharing
 from advisor.traffic.summary import summarise
 
 UNLIMITED = 10**9

@@ -18,7 +18,7 @@ from advisor.roofline.speculation import expected_tokens, speedup
 from advisor.roofline.step import Prefill, StepBatch, step_costs, step_time_s
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
 from advisor.serving import Levers, ServingConfig
-from advisor.traffic.gangs import static_waste
+from advisor.traffic.statistics.gangs import static_waste
 from tests.fakes.planted_world import DEVICE, MODEL, estimate
 
 EXACT = exact_efficiency(memory=0.8, compute=0.7, attention=0.4)

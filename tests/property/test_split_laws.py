@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.traffic.sample import HELD_OUT_SHARE, fitting_places, held_out, probe_subset
+from advisor.traffic.sampling.sample import fitting_places, probe_subset
+from advisor.traffic.sampling.split import HELD_OUT_SHARE, held_out
 from advisor.traffic.trace import Request, RequestKind, TokenColumns
 
 LIMIT = 12
@@ -33,7 +34,7 @@ def uploads(draw: st.DrawFn) -> Upload:
         )
         for place, (session, text, _, label) in enumerate(rows)
     )
-    columns = TokenColumns(
+    columns = TokenColumns.of(
         tokenizer_digest="t",
         template_digest="c",
         prompts=tuple((text,) * length for _, text, length, _ in rows),
@@ -93,6 +94,6 @@ def test_the_probe_subset_and_the_held_out_one_are_disjoint(upload: Upload, seed
                 max_prompt_tokens=LIMIT,
                 mean_prompt_limit=None,
                 without=out,
-            )
+            ).places
 
     assert sorted(sides) == sorted(fitting)

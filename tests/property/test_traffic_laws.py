@@ -8,18 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import RooftuneError
-from advisor.traffic.arrivals import arrivals
 from advisor.traffic.columns import (
     requests_from_parquet,
     requests_to_parquet,
     tokens_from_parquet,
     tokens_to_parquet,
 )
-from advisor.traffic.formats import read_trace
-from advisor.traffic.lengths import quantiles
-from advisor.traffic.lookup import replay
-from advisor.traffic.prefix import cached_tokens
-from advisor.traffic.sample import probe_subset
+from advisor.traffic.drafting.lookup import replay
+from advisor.traffic.ragged import Ragged
+from advisor.traffic.reading import read_trace
+from advisor.traffic.reuse.prefix import cached_tokens
+from advisor.traffic.sampling.sample import probe_subset
+from advisor.traffic.statistics.arrivals import arrivals
+from advisor.traffic.statistics.lengths import quantiles
 from advisor.traffic.summary import summarise
 from advisor.traffic.trace import Request, RequestKind, TokenColumns
 
@@ -45,7 +46,7 @@ def samples(draw: st.DrawFn) -> tuple[tuple[Request, ...], TokenColumns]:
         )
         for place, (time, _, _, label) in enumerate(rows)
     )
-    columns = TokenColumns(
+    columns = TokenColumns.of(
         tokenizer_digest="t",
         template_digest="c",
         prompts=tuple(row[1] for row in rows),
@@ -64,7 +65,7 @@ def test_permuting_simultaneous_rows_changes_nothing(
     places = list(range(len(requests)))
     random.shuffle(places)  # type: ignore[attr-defined]
     places.sort(key=lambda place: requests[place].arrival_s or 0)
-    moved = TokenColumns(
+    moved = TokenColumns.of(
         tokenizer_digest="t",
         template_digest="c",
         prompts=tuple(columns.prompts[place] for place in places),
@@ -138,7 +139,9 @@ def test_requests_survive_parquet(requests: list[Request]) -> None:
 def test_tokens_survive_parquet(sample: tuple[tuple[Request, ...], TokenColumns]) -> None:
     """As for requests; an unknown prompt is not an empty one."""
     columns = replace(
-        sample[1], prompts=(None, *sample[1].prompts), outputs=(None, *sample[1].outputs)
+        sample[1],
+        prompts=Ragged.of((None, *sample[1].prompts)),
+        outputs=Ragged.of((None, *sample[1].outputs)),
     )
 
     assert tokens_from_parquet(tokens_to_parquet(columns)) == columns
@@ -201,7 +204,7 @@ def test_a_subset_holds_its_limits_and_the_larger_one_its_classes(
     free, again, kept = (
         probe_subset(
             requests, columns, size=size, seed=seed, max_prompt_tokens=40, mean_prompt_limit=limit
-        )
+        ).places
         if any(columns.prompts)
         else ()
         for limit in (None, None, mean)

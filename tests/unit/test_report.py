@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from advisor.recommender.recommendation import Recommendation
 from advisor.states import RecommendationState
+from advisor.traffic.figures import SubsetDistance
 from api.charts.gallery import charts_of
 from api.documents.content import document
 from api.documents.markdown import as_markdown
@@ -47,6 +48,7 @@ def view(body: Recommendation, *reviews: ReviewView) -> RecommendationView:
         created_at=AT,
         body=body,
         reviews=reviews,
+        evidence_purged_at=None,
     )
 
 
@@ -120,6 +122,20 @@ def test_a_terminal_shows_load_confirmation_quality_and_paging() -> None:
     assert "95.7 % (93.7 to 97.2) of 340 positions" in text
     assert "Paged blocks of 128 tokens fill 83%" in text
     assert "--swap-space" in text
+
+
+def test_every_form_says_how_far_the_replayed_requests_are_from_the_upload() -> None:
+    """Requests of how many, and the distance with its parts; without one nothing is said."""
+    subset = SubsetDistance(
+        requests=32, of=64, lengths=0.08, reuse=None, classes=0.03, burstiness=None, total=0.08
+    )
+    body = replace(wide_body(), subset=subset)
+    written = as_markdown(document(view(body)))
+
+    for text in (terminal(body), written):
+        assert "32 of 64 requests, at a distance of 0.08" in text
+        assert "lengths 0.08, classes 0.03;" in text
+    assert "eplayed" not in terminal(replace(body, subset=None))
 
 
 def test_what_a_study_did_not_do_is_no_line_of_the_terminal() -> None:

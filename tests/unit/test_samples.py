@@ -12,10 +12,12 @@ from typing import cast
 import httpx
 import pytest
 
-from advisor.traffic.formats import read_trace
-from advisor.traffic.lookup import Replay, acceptance, replay
+from advisor.traffic.drafting.drafts import Replay
+from advisor.traffic.drafting.lookup import acceptance, replay
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.reading import read_trace
 from advisor.traffic.summary import summarise
-from advisor.traffic.trace import Trace, TrafficSummary
+from advisor.traffic.trace import Trace
 from samples import generate
 from samples.generate import Row, committed_rows, main, make_rows, merged, without_answers
 from samples.record import DEMO_MODEL, record

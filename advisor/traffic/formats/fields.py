@@ -38,17 +38,18 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "tools": ("tools",),
     "response_format": ("response_format",),
     "usage": ("usage",),
+    "model": ("model", "model_name", "model_id"),
 }  # fmt: skip
 ACCEPTED = tuple(names[0] for names in ALIASES.values())
 PROMPT_FIELDS = ("messages", "prompt", "prompt_tokens")
 
-_MAX_COUNT = 10**8
+MAX_COUNT = 10**8
 _UNLIMITED = -1
 _NAME = re.compile(r"[A-Za-z_][\w.\-/()]*( [\w.\-/()]+){0,3}")
 _MAX_NAME = 40
 _MAX_NAMES = 40
 _MAX_DIGITS = 25
-_NOTHING = frozenset({"", "null", "none", "na", "n/a", "-"})
+NOTHING = frozenset({"", "null", "none", "na", "n/a", "-"})
 
 
 class BadField(ValueError):
@@ -100,7 +101,7 @@ def shown(names: Iterable[str]) -> tuple[str, ...]:
 
 def is_nothing(value: object) -> bool:
     """Whether a cell says that the value is not known."""
-    return value is None or (isinstance(value, str) and value.strip().lower() in _NOTHING)
+    return value is None or (isinstance(value, str) and value.strip().lower() in NOTHING)
 
 
 def number(field: str, value: object) -> float | int | None:
@@ -139,6 +140,8 @@ def _count_cell(field: str, value: str) -> int | None:
 
 def count(field: str, value: object) -> int | None:
     """A number of tokens, None when not known."""
+    if type(value) is int and 0 <= value <= MAX_COUNT:
+        return value
     # Lengths repeat: most cells of a long file were read before.
     return _count_cell(field, value) if isinstance(value, str) else _count(field, value)
 
@@ -151,8 +154,8 @@ def _count(field: str, value: object) -> int | None:
         raise BadField(field, "not a whole number")
     if found < 0:
         raise BadField(field, "negative")
-    if found > _MAX_COUNT:
-        raise BadField(field, f"above {_MAX_COUNT:,}")
+    if found > MAX_COUNT:
+        raise BadField(field, f"above {MAX_COUNT:,}")
     return int(found)
 
 
@@ -193,6 +196,9 @@ def valid(field: str, value: str) -> str:
 
 def tag(field: str, value: object) -> str | None:
     """A short name such as a session id or a class: a string or a number."""
+    if type(value) is str:
+        found = value.strip()
+        return None if found.lower() in NOTHING else valid(field, found)
     if is_nothing(value):
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -1,12 +1,12 @@
 """CSV: lengths and times, or a column of prompts or of messages written as JSON."""
 
-import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from advisor.traffic.formats.asked import is_chat
 from advisor.traffic.formats.chat_jsonl import fill_prompt
-from advisor.traffic.formats.encoding import MAX_LINE_BYTES
 from advisor.traffic.formats.fields import BadField, assign, is_nothing, text
+from advisor.traffic.formats.lengths_row import failed_draft, note_zeros, set_timings
 from advisor.traffic.formats.row import (
     Draft,
     Notes,
@@ -16,33 +16,10 @@ from advisor.traffic.formats.row import (
     settle_counts,
 )
 from advisor.traffic.formats.times import named_unit, read_time
+from advisor.traffic.formats.timings import failure_of, is_timed, tells_failures, timings_of
 from advisor.traffic.trace import RequestKind
 
-DELIMITERS = (",", ";", "\t", "|")
 _MAX_DECODES = 3
-
-
-def delimiter_of(header: str) -> str:
-    """The delimiter under which the header names most fields that we know, then most columns."""
-
-    def score(delimiter: str) -> tuple[int, int]:
-        names = next(records([header], delimiter)) or []
-        return len(assign(names)), len(names)
-
-    return max(DELIMITERS, key=score)
-
-
-def records(lines: Iterable[str], delimiter: str) -> Iterator[list[str] | None]:
-    """Records, quoted line breaks kept; None for one that the CSV rules do not allow."""
-    csv.field_size_limit(MAX_LINE_BYTES)
-    reader = csv.reader(lines, delimiter=delimiter)
-    while True:
-        try:
-            yield next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield None
 
 
 class CsvRows:
@@ -50,13 +27,15 @@ class CsvRows:
 
     def __init__(self, header: Sequence[str]) -> None:
         self.header = tuple(name.strip() for name in header)
-        chosen = assign(self.header)
-        places = {field: self.header.index(name) for field, name in chosen.items()}
+        self.names = assign(self.header)
+        places = {field: self.header.index(name) for field, name in self.names.items()}
         self._time = places.pop("timestamp", None)
         self._places = tuple(places.items())
-        self._time_name = chosen.get("timestamp", "timestamp")
+        self._time_name = self.names.get("timestamp", "timestamp")
         self._unit = named_unit(self._time_name)
-        self.has_prompt = any(name in chosen for name in ("messages", "prompt"))
+        self._fails = tells_failures(self.header)
+        self._timed = is_timed(self.header)
+        self.has_prompt = any(name in self.names for name in ("messages", "prompt"))
 
     def draft(self, record: Sequence[str], line: int, notes: Notes) -> Draft:
         """One record; raises `BadField` with the reason why it cannot be taken."""
@@ -64,6 +43,9 @@ class CsvRows:
             raise BadField(
                 "record", f"{len(record)} columns where the header has {len(self.header)}"
             )
+        row = self._row(record) if self._fails or self._timed else {}
+        if (failed := failure_of(row)) is not None:
+            return failed_draft(line, failed)
         values: dict[str, object] = {
             name: cell for name, at in self._places if (cell := record[at])
         }
@@ -73,12 +55,23 @@ class CsvRows:
         kind = RequestKind.LENGTHS
         if self.has_prompt:
             kind = self._fill_text(fields, values, notes, line)
-        if kind is RequestKind.LENGTHS and fields.get("prompt_tokens") is None:
-            raise BadField("prompt_tokens", "neither a prompt nor a prompt length")
+        if kind is RequestKind.LENGTHS:
+            if fields.get("prompt_tokens") is None:
+                raise BadField("prompt_tokens", "neither a prompt nor a prompt length")
+            note_zeros(fields, notes, line)
         time = None
         if self._time is not None:
             time = read_time(self._time_name, record[self._time], self._unit)
+        set_timings(fields, timings_of(row, time, notes, line))
         return Draft(line, kind, time, fields)
+
+    def _row(self, record: Sequence[str]) -> dict[str, object]:
+        """Cells by column, without those that say that nothing is known."""
+        return {
+            name: cell
+            for name, cell in zip(self.header, record, strict=True)
+            if not is_nothing(cell)
+        }
 
     def _fill_text(
         self, fields: RequestFields, values: dict[str, object], notes: Notes, line: int
@@ -112,4 +105,4 @@ def decoded(cell: str) -> str | list[object]:
             break
     if isinstance(found, Mapping):
         found = found.get("messages")
-    return found if isinstance(found, list) and found and isinstance(found[0], dict) else cell
+    return found if isinstance(found, list) and is_chat(found) else cell

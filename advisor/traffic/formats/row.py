@@ -1,8 +1,9 @@
 """One row of any format as a draft of a `Request`: the rules that all formats share."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring
 from typing import TypedDict, cast
 
 from advisor.traffic.formats.fields import BadField, bounded, count, limit, tag, valid
@@ -13,6 +14,7 @@ from advisor.traffic.trace import RequestKind
 _CHARS_PER_TOKEN_LIMIT = 12
 _SHORT_TEXT_CHARS = 200
 _MAX_LINES = 5
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class RequestFields(TypedDict, total=False):
@@ -31,45 +33,66 @@ class RequestFields(TypedDict, total=False):
     top_p: float | None
     prompt_tokens: int | None
     output_tokens: int | None
+    model: str | None
+    images: int
+    duration_s: float | None
+    ttft_s: float | None
+    block_ids: tuple[int, ...] | None
+    prompt_ids: tuple[int, ...] | None
+    output_ids: tuple[int, ...] | None
 
 
 @dataclass(slots=True)
 class Draft:
-    """A row that was taken: everything of a request but its place in the order of arrival."""
+    """A row that was taken: everything of a request but its place in the order of arrival.
+
+    `failed` is the status of a request that the log says failed ("408", "error"): it is counted
+    apart and is none of the requests.
+    """
 
     line: int
     kind: RequestKind
     time: Time | None
     fields: RequestFields
+    failed: str | None = None
 
 
 @dataclass(slots=True)
 class Notes:
-    """What was odd about rows that were taken: kind of oddity to the lines that showed it."""
+    """What was odd about rows that were taken: kind of oddity to how many rows showed it.
 
+    `lines` holds the first of them, so that a million odd rows cost no memory.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
     lines: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, oddity: str, line: int) -> None:
         """Remember that `line` showed `oddity`."""
-        self.lines.setdefault(oddity, []).append(line)
+        self.add_all(oddity, (line,))
+
+    def add_all(self, oddity: str, lines: Sequence[int]) -> None:
+        """Remember that all of `lines` showed `oddity`."""
+        first = self.lines.setdefault(oddity, [])
+        first.extend(lines[: _MAX_LINES - len(first)])
+        self.counts[oddity] = self.counts.get(oddity, 0) + len(lines)
 
     def warnings(self) -> tuple[str, ...]:
         """One sentence per oddity with the first lines that showed it."""
-
-        def more(lines: list[int]) -> str:
-            return ", …" if len(lines) > _MAX_LINES else ""
-
         return tuple(
-            f"{len(lines)} row{'s' if len(lines) > 1 else ''} {oddity}"
-            f" (line {', '.join(map(str, lines[:_MAX_LINES]))}{more(lines)})"
-            for oddity, lines in self.lines.items()
+            f"{count:,} row{'s' if count > 1 else ''} {oddity}"
+            f" (line {', '.join(map(str, self.lines[oddity]))}{', …' * (count > _MAX_LINES)})"
+            for oddity, count in self.counts.items()
         )
 
 
 def dumped(name: str, value: object) -> str:
     """JSON text of a value from the file, in the file's own order of keys."""
+    plain = _plain_text(value)
+    if plain is not None:
+        return valid(name, plain)
     try:
-        found = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        found = _ENCODER.encode(value)
     except ValueError as error:
         raise BadField(name, "holds NaN or infinity, which JSON does not have") from error
     except RecursionError as error:
@@ -77,13 +100,44 @@ def dumped(name: str, value: object) -> str:
     return valid(name, found)
 
 
+def _plain_text(value: object) -> str | None:
+    """JSON text of a list of objects that hold strings only, as most messages do; else None.
+
+    The encoder gives the same text and takes three times as long.
+    """
+    if type(value) is not list:
+        return None
+    rows: list[str] = []
+    for item in value:
+        if type(item) is not dict:
+            return None
+        cells: list[str] = []
+        for key, text in item.items():
+            if type(text) is not str or type(key) is not str:
+                return None
+            cells.append(f"{encode_basestring(key)}: {encode_basestring(text)}")
+        rows.append(", ".join(cells))
+    return "[{" + "}, {".join(rows) + "}]" if rows else None
+
+
 def check_messages(value: object) -> list[dict[str, object]]:
     """A list of OpenAI-style messages; raises `BadField` naming the message and what is wrong."""
     if not isinstance(value, list) or not value:
         raise BadField("messages", "not a list with at least one message")
     for place, message in enumerate(value):
-        _check_message(f"messages[{place}]", message)
+        if not _is_plain(message):
+            _check_message(f"messages[{place}]", message)
     return cast("list[dict[str, object]]", value)
+
+
+def _is_plain(message: object) -> bool:
+    """Whether nothing needs a closer look: a role and a text."""
+    return (
+        type(message) is dict
+        and type(message.get("content")) is str
+        and type(role := message.get("role")) is str
+        and role != ""
+    )
 
 
 def _check_message(where: str, message: object) -> None:
@@ -163,6 +217,8 @@ def set_tags(fields: RequestFields, values: Mapping[str, object]) -> None:
         fields["session"] = tag("session_id", values["session_id"])
     if "class" in values:
         fields["label"] = tag("class", values["class"])
+    if "model" in values:
+        fields["model"] = tag("model", values["model"])
 
 
 def settle_counts(fields: RequestFields, notes: Notes, line: int) -> None:

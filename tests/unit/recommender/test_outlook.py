@@ -11,10 +11,10 @@ from advisor.recommender.outlook import Outlook, Served, balance_tokens, outlook
 from advisor.recommender.screening import Worth
 from advisor.serving import FunctionalSettings, ServingConfig
 from advisor.techniques import TECHNIQUES, Need
-from advisor.traffic.formats import read_trace
+from advisor.traffic.figures import TrafficSummary
+from advisor.traffic.reading import read_trace
 from advisor.traffic.summary import summarise
 from advisor.traffic.tokens import ChatTokenizer, token_columns
-from advisor.traffic.trace import TrafficSummary
 from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
 from tests.fakes.values import MODEL
 

@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import Sequence
 
-from advisor.traffic.formats import read_trace
+from advisor.traffic.reading import read_trace
 from advisor.traffic.trace import Request, RequestKind, TokenColumns, Trace
 
 
@@ -63,7 +63,7 @@ def columns(
 ) -> TokenColumns:
     """Token columns of some tokenizer."""
     given = [None] * len(prompts) if outputs is None else outputs
-    return TokenColumns(
+    return TokenColumns.of(
         tokenizer_digest="t",
         template_digest="c",
         prompts=tuple(None if ids is None else tuple(ids) for ids in prompts),

@@ -1,16 +1,22 @@
 """Faults that users met with traffic files (../shared/cases), each as its right result."""
 
+import io
 from pathlib import Path
 
 import pytest
 
 from advisor.errors import NoUsableRows
-from advisor.traffic.formats import read_trace
-from advisor.traffic.lookup import overlap
-from advisor.traffic.sample import output_limit
+from advisor.traffic.drafting.lookup import overlap
+from advisor.traffic.facts import facts_of
+from advisor.traffic.figures import CountSource, TrafficSummary
+from advisor.traffic.formats.options import ReadOptions
+from advisor.traffic.reading import open_trace, read_trace
+from advisor.traffic.sampling.sample import output_limit
+from advisor.traffic.sampling.synthesis import Recipe, derived
+from advisor.traffic.statistics.profile import fit
 from advisor.traffic.summary import summarise
 from advisor.traffic.tokens import ChatTokenizer, token_columns
-from advisor.traffic.trace import CountSource, Trace, TrafficSummary
+from advisor.traffic.trace import Trace
 from tests.fakes.tokenizer import PLAIN_TEMPLATE, TOOL_TEMPLATE, byte_tokenizer_json
 
 
@@ -49,6 +55,31 @@ def test_a_file_without_a_known_column_is_refused_naming_both_sides(cases: Path)
     assert {"messages", "prompt", "prompt_tokens"} <= set(refused.value.accepted)
 
 
+def test_lengths_of_a_session_that_nest_are_whole_prompts(cases: Path) -> None:
+    """T-03: 5,120 prompt tokens, not 9,304; the reading is shown."""
+    trace = load(cases / "t03_sessions_cumulative.jsonl")
+
+    assert [request.prompt_tokens for request in trace.requests] == [1024, 1536, 2560]
+    assert trace.report.readings == {"session_lengths": "cumulative"}
+    assert trace.report.block_tokens == 512
+
+
+def test_the_reading_of_session_lengths_can_be_overridden(cases: Path) -> None:
+    """T-03: as turns, every prompt holds the turns and the answers before it."""
+    with (cases / "t03_sessions_cumulative.jsonl").open("rb") as stream:
+        opened = open_trace(
+            stream,
+            filename="t03",
+            spool=io.BytesIO(),
+            options=ReadOptions(session_lengths="per_turn"),
+        )
+        found = [request.prompt_tokens for part in opened.batches() for request in part]
+
+    assert found == [1024, 1024 + 200 + 1536, 1024 + 200 + 1536 + 200 + 2560]
+    assert opened.facts is None  # ids of blocks say more than columns of lengths
+    assert opened.report.readings == {"session_lengths": "per_turn"}
+
+
 def test_small_times_are_read_as_seconds_and_the_report_says_so(cases: Path) -> None:
     """T-04 a: ten gaps in 5,000 s, and a warning about milliseconds."""
     trace = load(cases / "t04_small_ms.jsonl")
@@ -58,6 +89,17 @@ def test_small_times_are_read_as_seconds_and_the_report_says_so(cases: Path) -> 
     assert arrivals.rate_per_s == pytest.approx(0.002)
     assert trace.report.time_unit == "s (assumed)"
     assert any("milliseconds" in warning for warning in trace.report.warnings)
+
+
+def test_the_unit_of_small_times_can_be_given(cases: Path) -> None:
+    """T-04 a: milliseconds are 2 requests a second, and nothing is assumed."""
+    with (cases / "t04_small_ms.jsonl").open("rb") as stream:
+        trace = read_trace(stream, filename="t04", options=ReadOptions(time_unit="ms"))
+    arrivals = summary(trace).arrivals
+
+    assert arrivals is not None
+    assert arrivals.rate_per_s == pytest.approx(2)
+    assert (trace.report.time_unit, trace.report.warnings) == ("ms", ())
 
 
 def test_mixed_epoch_units_become_one_axis_with_a_warning(cases: Path) -> None:
@@ -82,6 +124,16 @@ def test_unsorted_rows_are_sorted_stably_and_a_negative_time_is_rejected(cases: 
     assert any("not in order" in warning for warning in trace.report.warnings)
     assert arrivals is not None
     assert arrivals.peak_simultaneous == 2
+
+
+def test_a_replay_at_twice_the_speed_halves_the_gaps(cases: Path) -> None:
+    """T-07: the gaps between moments are scaled, and the first request is sent at once."""
+    trace = load(cases / "t07_epoch_speed.jsonl")
+    faster = derived([trace.requests], Recipe(rate=2), ["t07"])
+
+    assert [request.arrival_s for request in trace.requests] == [0, 2, 6]
+    assert [request.arrival_s for request in faster] == [0, 1, 3]
+    assert trace.report.started_epoch_s == 1_700_000_000
 
 
 def test_tool_calls_keep_null_and_absent_content_and_count_the_tools(cases: Path) -> None:
@@ -162,6 +214,16 @@ def test_zero_and_missing_usage_is_unknown_and_counted_from_the_text(cases: Path
     assert found.count_source is CountSource.TOKENISED
     assert found.overall.output_tokens is not None
     assert found.overall.output_tokens.mean == pytest.approx((55 + 3 + 3) / 3)
+
+
+def test_what_does_not_fit_is_said_in_requests_and_in_tokens(cases: Path) -> None:
+    """T-18: half of the requests, 74.7 % of the prompt tokens."""
+    found = fit(facts_of(load(cases / "t18_too_long.csv").requests, None), 4096)
+
+    assert (found.requests, found.fitting, found.prompt_too_long) == (4, 2, 1)
+    assert found.prompt_tokens - found.prompt_tokens_fitting == 13_000
+    assert found.prompt_tokens == 17_412
+    assert found.needed_max_model_len == 9050
 
 
 def test_blank_outputs_are_unknown_and_zero_is_zero(cases: Path) -> None:

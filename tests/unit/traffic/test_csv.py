@@ -33,7 +33,7 @@ def test_records_of_another_width_are_rejected_by_number() -> None:
 
 def test_a_field_beyond_the_limit_is_one_bad_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """An open quote does not swallow the file into memory."""
-    monkeypatch.setattr("advisor.traffic.formats.lengths_csv.MAX_LINE_BYTES", 50)
+    monkeypatch.setattr("advisor.traffic.reading.csv_records.MAX_CELL_CHARS", 50)
     report = read('prompt\nfine\n"' + "x" * 100 + "\nrest\n").report
 
     assert report.accepted >= 1

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from advisor.errors import UnreadableFile
-from advisor.traffic.formats import encoding
-from advisor.traffic.formats.reader import read_trace
+from advisor.traffic.reading import encoding
+from advisor.traffic.reading.reader import read_trace
 from tests.unit.traffic.rows import read
 
 
@@ -16,15 +16,16 @@ from tests.unit.traffic.rows import read
     "magic",
     [
         b"\x1f\x8b\x08",
+        b"\x28\xb5\x2f\xfd",
         b"PK\x03\x04",
         b"PAR1",
         b"%PDF-1.7",
-        b"\x28\xb5\x2f\xfd",
+        b"SQLite format 3\x00",
         b"\x00\x01" * 9 + b"\x00\x00",
     ],
 )
 def test_binary_files_are_refused_by_what_they_are(magic: bytes) -> None:
-    """Compressed, spreadsheet, Parquet, PDF, anything with NUL bytes."""
+    """Damaged archives and tables, spreadsheets, PDF, anything with NUL bytes."""
     with pytest.raises(UnreadableFile):
         read(magic)
 

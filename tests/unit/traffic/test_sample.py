@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.traffic.sample import (
+from advisor.traffic.ragged import Ragged
+from advisor.traffic.sampling.sample import (
     fitting_places,
-    held_out,
     output_limit,
     probe_subset,
     static_subset,
 )
+from advisor.traffic.sampling.split import held_out
 from advisor.traffic.trace import Request, TokenColumns
 from tests.unit.traffic.rows import columns, lengths, texts
 
@@ -41,7 +42,7 @@ def pick(
         seed=seed,
         max_prompt_tokens=longest,
         mean_prompt_limit=mean,
-    )
+    ).places
 
 
 def test_classes_keep_their_shares_and_small_ones_their_seat() -> None:
@@ -150,7 +151,7 @@ def test_what_is_left_out_is_not_chosen() -> None:
         max_prompt_tokens=1000,
         mean_prompt_limit=None,
         without=range(6),
-    )
+    ).places
 
     assert sorted(chosen) == list(range(6, 24))
 
@@ -227,7 +228,7 @@ def test_what_does_not_fit_counts_for_no_share_but_goes_with_its_group() -> None
     requests, tokens = distinct({"a": 12}, sessions=6)
     long = replace(
         tokens,
-        prompts=tuple(
+        prompts=Ragged.of(
             (*(ids or ()), *range(2000)) if place < 6 else ids
             for place, ids in enumerate(tokens.prompts)
         ),

@@ -1,11 +1,14 @@
 """Prompts as the engine sees them, and their tokens."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.traffic.tokens import ChatTokenizer, token_columns
+from advisor.traffic.tokens import ChatTokenizer, token_columns, token_parts
+from advisor.traffic.trace import Request
 from tests.fakes.tokenizer import (
     PARTS_TEMPLATE,
     PLAIN_TEMPLATE,
@@ -64,10 +67,11 @@ def test_the_template_digest_follows_template_and_special_tokens() -> None:
 
 def test_special_tokens_and_tools_reach_the_template() -> None:
     """JSON without HTML escapes."""
-    row = CHAT | {"tools": [{"name": "a<b>"}]}
+    tool = {"type": "function", "function": {"name": "a<b>"}}
+    row = CHAT | {"tools": [tool]}
     text = tokenizer(TOOL_TEMPLATE, bos_token="<s>").prompt_text(one(row)) or ""
 
-    assert text.startswith('<s><tools>[{"name": "a<b>"}]</tools><system>')
+    assert text.startswith(f"<s><tools>[{json.dumps(tool)}]</tools><system>")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +188,8 @@ def test_columns_hold_what_single_calls_give() -> None:
     found = tokenizer(PLAIN_TEMPLATE)
     columns = token_columns(rows, found)
 
-    assert columns.prompts == tuple(found.prompt_ids(row) for row in rows)
-    assert columns.outputs == (None, found.text_ids("Hey"), None) * 100
+    assert tuple(columns.prompts) == tuple(found.prompt_ids(row) for row in rows)
+    assert tuple(columns.outputs) == (None, found.text_ids("Hey"), None) * 100
     assert (columns.tokenizer_digest, columns.template_digest) == (
         found.tokenizer_digest,
         found.template_digest,
@@ -198,3 +202,38 @@ def test_messages_of_the_file_are_not_changed_by_rendering() -> None:
     tokenizer(PLAIN_TEMPLATE).prompt_ids(request)
 
     assert json.loads(request.messages or "")[0]["content"] == [{"type": "text", "text": "a"}]
+
+
+def test_token_ids_of_the_run_win_over_the_tokenizer() -> None:
+    """Each by itself: a log may hold the answer's ids only."""
+    plain = one({"prompt": "Hi", "response": "Hey"})
+    rows = [replace(plain, output_ids=(7, 8)), replace(plain, prompt_ids=(1, 2, 3)), plain]
+    found = tokenizer(None)
+    columns = token_columns(rows, found)
+
+    assert list(columns.prompts) == [found.prompt_ids(plain), (1, 2, 3), found.prompt_ids(plain)]
+    assert list(columns.outputs) == [(7, 8), found.text_ids("Hey"), found.text_ids("Hey")]
+
+
+def test_an_empty_prompt_is_not_an_unknown_one() -> None:
+    """A template that renders nothing."""
+    columns = token_columns([one(CHAT)], tokenizer("{{ '' }}"))
+
+    assert list(columns.prompts) == [()]
+
+
+def test_parts_are_counted_as_they_are_asked_for() -> None:
+    """Only one is held at a time."""
+    asked: list[int] = []
+
+    def parts() -> Iterator[tuple[Request, ...]]:
+        for place in range(3):
+            asked.append(place)
+            yield (one({"prompt": "Hi"}),)
+
+    found = token_parts(parts(), tokenizer(None))
+    part, columns = next(found)
+
+    assert asked == [0]
+    assert (len(part), len(columns.prompts)) == (1, 1)
+    assert len(list(found)) == 2

@@ -1,0 +1,1 @@
+"""Classes of requests: found where a file names none, and described in words."""

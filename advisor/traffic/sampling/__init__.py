@@ -1,0 +1,1 @@
+"""Parts of an upload that stand for it, and traffic derived from it."""

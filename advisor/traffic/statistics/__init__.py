@@ -1,0 +1,1 @@
+"""Figures of lengths, arrivals and texts."""
