@@ -30,7 +30,7 @@ from advisor.traffic.privacy.redaction import Redactor, said_of
 from advisor.traffic.reading import open_trace
 from advisor.traffic.reading.reader import OpenTrace
 from advisor.traffic.summary import TrafficTally
-from advisor.traffic.tokens import ChatTokenizer, token_columns
+from advisor.traffic.tokens import ChatTokenizer, token_columns, token_parts
 from advisor.traffic.trace import Privacy, Request, TokenColumns, TraceReport
 from api.codec import read
 from api.frames import REQUESTS, TOKENS, read_frames, write_frame
@@ -251,9 +251,7 @@ def count_stored(stream: BinaryIO, job: Job, emit: Emit) -> Facts:
     report = read(next(frames), TraceReport)
     tally = job.tally(report, stored=True)
     digests = (job.tokenizer.tokenizer_digest, job.tokenizer.template_digest)
-    for body in frames:
-        part = requests_from_parquet(body)
-        tokens = token_columns(part, job.tokenizer)
+    for part, tokens in token_parts(map(requests_from_parquet, frames), job.tokenizer):
         tally.add(part, tokens)
         emit(TOKENS, tokens_to_parquet(tokens))
     summary = said_of(tally.finish(privacy=job.privacy, report=report), job.privacy)

@@ -15,7 +15,7 @@ from advisor.traffic.reading.reader import open_trace
 from advisor.traffic.sampling.shelf import Derivation, Shelf, Source, derivation
 from advisor.traffic.sampling.synthesis import Recipe
 from api.cli.answer import Json, console, print_json
-from api.cli.reading import Columns, Format, SessionLengths, TimeUnit, columns_of
+from api.cli.reading import Columns, Format, SessionLengths, TimeUnit, options_of
 
 Files = Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, readable=True)]
 Out = Annotated[Path, typer.Option("--out", help="JSON Lines to write.", dir_okay=False)]
@@ -59,12 +59,7 @@ def derive(
         outputs=outputs,
         label_by_source=label_by_file,
     )
-    options = ReadOptions(
-        columns=columns_of(columns),
-        time_unit=time_unit,
-        session_lengths=session_lengths,
-        format=file_format,
-    )
+    options = options_of(columns, time_unit, session_lengths, file_format)
     if any(out.exists() and out.samefile(file) for file in files):
         raise InvalidInput("--out", f"{out.name} is one of the files to read")
     with ExitStack() as open_files:

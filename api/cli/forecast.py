@@ -25,7 +25,6 @@ from advisor.recommender.screening import Forecast, Worth
 from advisor.serving import ServingConfig, default_block_size
 from advisor.techniques import draft_lengths, technique
 from advisor.traffic.figures import TrafficSummary
-from advisor.traffic.formats.options import ReadOptions
 from advisor.traffic.model_folder import ModelFolder
 from advisor.traffic.phrases import fit_sentence, percent
 from api.cli.answer import Exit, Json, console, print_json
@@ -41,9 +40,9 @@ from api.cli.reading import (
     Reading,
     SessionLengths,
     TimeUnit,
-    columns_of,
     folder_of,
     limits_of,
+    options_of,
     read_file,
 )
 from api.cli.report_text import head, line
@@ -125,12 +124,7 @@ def forecast(
     if folder is not None and hardware is None:
         raise InvalidInput("--hardware", f"is needed with --model: {HARDWARE}")
     device = None if hardware is None else _device(hardware)
-    options = ReadOptions(
-        columns=columns_of(columns),
-        time_unit=time_unit,
-        session_lengths=session_lengths,
-        format=file_format,
-    )
+    options = options_of(columns, time_unit, session_lengths, file_format)
     own = None if parsed is None else parsed.functional.max_model_len
     counting = Counting(
         tokenizer=None if folder is None else folder.tokenizer(),

@@ -88,6 +88,21 @@ def columns_of(pairs: Sequence[str] | None) -> Mapping[str, str]:
     return found
 
 
+def options_of(
+    columns: Sequence[str] | None,
+    time_unit: str | None,
+    session_lengths: str | None,
+    file_format: str | None,
+) -> ReadOptions:
+    """How a file is to be read, from the options of a command."""
+    return ReadOptions(
+        columns=columns_of(columns),
+        time_unit=time_unit,
+        session_lengths=session_lengths,
+        format=file_format,
+    )
+
+
 def folder_of(model: Path, chat_template: str | None = None) -> ModelFolder:
     """Shape and tokenizer of a model folder; weights are not needed."""
 

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from advisor.canonical import as_json as plain
-from advisor.traffic.formats.options import ReadOptions
 from advisor.traffic.phrases import PRIVACY_WORDS
 from advisor.traffic.trace import Privacy
 from api.cli.answer import Column, Json, console, emit, print_json
@@ -26,6 +25,7 @@ from api.cli.reading import (
     folder_of,
     kv_bytes_per_token,
     limits_of,
+    options_of,
     progress_bars,
     read_file,
 )
@@ -69,12 +69,7 @@ def inspect(
 
     With a model folder its tokenizer counts: prefix reuse and acceptance of drafts need that.
     """
-    options = ReadOptions(
-        columns=columns_of(columns),
-        time_unit=time_unit,
-        session_lengths=session_lengths,
-        format=file_format,
-    )
+    options = options_of(columns, time_unit, session_lengths, file_format)
     folder = None if model is None else folder_of(model)
     counting = Counting(
         tokenizer=None if folder is None else folder.tokenizer(),

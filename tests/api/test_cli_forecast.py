@@ -14,7 +14,7 @@ from api.cli import main
 from api.cli.answer import Exit
 from api.cli.forecast import ending
 from tests.api.world import TWO_REQUESTS
-from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
+from tests.fakes.model_folder import write_model_folder
 from tests.fakes.values import DEVICE
 
 Run = Callable[..., tuple[int, str, str]]
@@ -47,13 +47,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """A model folder without weights: a forecast needs none."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "tokenizer_config.json").write_text("{}")
-    (folder / "tokenizer.json").write_bytes(byte_tokenizer_json())
-    (folder / "chat_template.jinja").write_text(PLAIN_TEMPLATE)
-    return str(folder)
+    return write_model_folder(tmp_path / "model", CONFIG)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from api.cli import main
 from tests.api.world import TWO_REQUESTS, World
-from tests.fakes.tokenizer import PLAIN_TEMPLATE, byte_tokenizer_json
+from tests.fakes.model_folder import write_model_folder
 
 Run = Callable[..., tuple[int, str, str]]
 OWN_NAMES = b"n_in,n_out,when\n100,10,0\n200,40,500\n50,5,1500\n"
@@ -41,13 +41,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """A model folder without weights."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "tokenizer_config.json").write_text("{}")
-    (folder / "tokenizer.json").write_bytes(byte_tokenizer_json())
-    (folder / "chat_template.jinja").write_text(PLAIN_TEMPLATE)
-    return str(folder)
+    return write_model_folder(tmp_path / "model", CONFIG)
 
 
 def test_a_model_folder_adds_what_needs_a_tokenizer(run: Run, model: str, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from advisor.traffic.drafting.lookup import replay
 from advisor.traffic.reading import read_trace
-from advisor.traffic.reuse.prefix import sharing
 from advisor.traffic.summary import summarise
+from tests.fakes.exact_prefix import sharing
 
 UNLIMITED = 10**9
 

@@ -12,7 +12,7 @@ from advisor.traffic.drafting.grams import Texts
 from advisor.traffic.drafting.lookup import WINDOWS, LookupTally, ngram_replays, replay
 from advisor.traffic.drafting.suffix import suffix_drafts
 from advisor.traffic.reuse.distances import earlier_greater, lru_hit_blocks
-from advisor.traffic.reuse.prefix import cached_tokens
+from tests.fakes.exact_prefix import cached_tokens
 from tests.fakes.token_rows import array, reuse_of, row
 
 tokens = st.lists(st.integers(0, 2), max_size=24)

@@ -17,12 +17,12 @@ from advisor.traffic.columns import (
 from advisor.traffic.drafting.lookup import replay
 from advisor.traffic.ragged import Ragged
 from advisor.traffic.reading import read_trace
-from advisor.traffic.reuse.prefix import cached_tokens
 from advisor.traffic.sampling.sample import probe_subset
 from advisor.traffic.statistics.arrivals import arrivals
 from advisor.traffic.statistics.lengths import quantiles
 from advisor.traffic.summary import summarise
 from advisor.traffic.trace import Request, RequestKind, TokenColumns
+from tests.fakes.exact_prefix import cached_tokens
 
 ids = st.lists(st.integers(0, 3), max_size=24).map(tuple)
 maybe_text = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.traffic.reuse.prefix import chain_hashes
 from advisor.traffic.trace import Privacy, Request, RequestKind
 
 _HASH_BYTES = 8
@@ -79,15 +80,8 @@ class Stripper:
         )
 
     def _chain(self, prompt: Ids) -> tuple[int, ...]:
-        """One hash for every full block: of its tokens and of everything before it."""
-        held = np.ascontiguousarray(prompt, dtype=np.int32).tobytes()
-        step = self._block_size * np.dtype(np.int32).itemsize
-        chain = blake2b(key=self._key, person=_SCOPE_BLOCK, digest_size=_HASH_BYTES)
-        found = []
-        for start in range(0, len(held) - step + 1, step):
-            chain.update(held[start : start + step])
-            found.append(int.from_bytes(chain.digest(), "big") & _POSITIVE)
-        return tuple(found)
+        found = chain_hashes(prompt, self._block_size, key=self._key, person=_SCOPE_BLOCK)
+        return tuple((found & np.uint64(_POSITIVE)).tolist())
 
     def _number(self, scope: bytes, body: bytes) -> int:
         made = blake2b(body, key=self._key, person=scope, digest_size=_HASH_BYTES)

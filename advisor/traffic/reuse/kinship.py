@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.traffic.facts import Codes, Hashes, Integers
+from advisor.traffic.reuse.prefix import chain_hashes
 from advisor.traffic.trace import Request, TokenColumns
 
 BLOCK_TOKENS = 16
@@ -16,9 +17,6 @@ BLOCK_TOKENS = 16
 TEMPLATE_SHARE = 0.1
 TEMPLATE_REQUESTS = 12
 TEMPLATE_CLASS_SHARE = 0.5
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_SECOND = np.uint64(0xBF58476D1CE4E5B9)
-_SHIFT = np.uint64(29)
 Flags: TypeAlias = NDArray[np.bool_]
 Places: TypeAlias = NDArray[np.int64]
 
@@ -69,26 +67,6 @@ class Chains:
         return Chains(self.values[steps + np.arange(offsets[-1])], offsets, self.block_tokens)
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    mixed = (values + np.uint64(1)) * _ODD
-    mixed ^= mixed >> _SHIFT
-    mixed *= _SECOND
-    return mixed ^ (mixed >> _SHIFT)
-
-
-def prefix_hashes(prompt: NDArray[np.int32], block_tokens: int) -> Hashes:
-    """Hash of every beginning of the prompt that ends with a whole block.
-
-    Multilinear: the sum of mixed tokens times a mixed number of their place, modulo 2^64.
-    """
-    count = len(prompt) // block_tokens * block_tokens
-    if not count:
-        return np.empty(0, dtype=np.uint64)
-    places = np.arange(count, dtype=np.uint64)
-    terms = _mixed(prompt[:count].astype(np.uint64)) * (_mixed(places) | np.uint64(1))
-    return _mixed(np.cumsum(terms, dtype=np.uint64)[block_tokens - 1 :: block_tokens])
-
-
 def chains_of(
     requests: Sequence[Request],
     tokens: TokenColumns | None,
@@ -103,7 +81,7 @@ def chains_of(
     if tokens is not None and tokens.prompts.known.any():
         prompts = (tokens.prompts.array(place) for place in range(len(tokens.prompts)))
         empty = np.empty(0, dtype=np.int32)
-        rows = (prefix_hashes(empty if row is None else row, block_tokens) for row in prompts)
+        rows = (chain_hashes(empty if row is None else row, block_tokens) for row in prompts)
         return Chains.of(rows, block_tokens)
     if any(request.block_ids for request in requests):
         ids = (request.block_ids for request in requests)

@@ -11,23 +11,24 @@ from advisor.estimate import Estimate, Source
 from advisor.traffic.figures import PrefixSharing
 from advisor.traffic.statistics.interval import ratio_interval
 
-Tokens = Sequence[int]
 Hashes = NDArray[np.uint64]
 _HASH_BYTES = 8
 _BISECTIONS = 60
 
 
-def chain_hashes(tokens: NDArray[np.int32], block_size: int) -> Hashes:
+def chain_hashes(
+    tokens: NDArray[np.int32], block_size: int, *, key: bytes = b"", person: bytes = b""
+) -> Hashes:
     """One 64-bit hash for every full block: of its tokens and of everything before it.
 
     Like the engine's chain of SHA-256 (handbook 8), with fewer bits: of a million blocks two
-    collide with probability 3e-8.
+    collide with probability 3e-8. With a `key` nobody can try guesses who has not got it.
     """
     if block_size < 1:
         raise InvalidInput("block_size", f"{block_size} is not at least 1")
     held = np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
     step = block_size * np.dtype(np.int32).itemsize
-    chain = hashlib.blake2b(digest_size=_HASH_BYTES)
+    chain = hashlib.blake2b(key=key, person=person, digest_size=_HASH_BYTES)
     found = bytearray()
     for start in range(0, len(held) - step + 1, step):
         chain.update(held[start : start + step])
@@ -72,34 +73,6 @@ def che_hit_share(rates: Sequence[float], capacity: float) -> float:
     return float(-(wanted * np.expm1(-wanted * stay)).sum() / wanted.sum())
 
 
-def cached_tokens(prompts: Sequence[Tokens], block_size: int) -> tuple[int, ...]:
-    """Per prompt, in order of arrival, the tokens found in an unlimited cache of whole blocks.
-
-    A block is known by its own tokens and everything before it. The lookup covers
-    ``(n - 1) // block_size`` blocks of a prompt of n tokens, so the last token is always computed.
-    Requests that arrive together share too: the engine hashes blocks when it allocates them.
-    """
-    if block_size < 1:
-        raise InvalidInput("block_size", f"{block_size} is not at least 1")
-    # The key is (number of the parent block, tokens): exact, where a hash could collide.
-    known: dict[tuple[int, Tokens], int] = {}
-    hits = []
-    for prompt in prompts:
-        parent = -1
-        matched = 0
-        usable = (len(prompt) - 1) // block_size
-        for place in range(len(prompt) // block_size):
-            key = (parent, tuple(prompt[place * block_size : (place + 1) * block_size]))
-            found = known.get(key)
-            if found is None:
-                found = known[key] = len(known)
-            elif place == matched < usable:
-                matched += 1
-            parent = found
-        hits.append(matched * block_size)
-    return tuple(hits)
-
-
 def share_of(hits: Sequence[int], lengths: Sequence[int], block_size: int) -> PrefixSharing | None:
     """Hits over prompt tokens for some of the replayed requests; None without a prompt token."""
     if not sum(lengths):
@@ -120,9 +93,3 @@ def share_of(hits: Sequence[int], lengths: Sequence[int], block_size: int) -> Pr
         hit_tokens=sum(hits),
         prompt_tokens=sum(lengths),
     )
-
-
-def sharing(prompts: Sequence[Tokens], block_size: int) -> PrefixSharing | None:
-    """Prefix sharing of prompts in order of arrival; None when there is nothing to share."""
-    hits = cached_tokens(prompts, block_size)
-    return share_of(hits, [len(prompt) for prompt in prompts], block_size)

@@ -12,10 +12,10 @@ from advisor.traffic.reuse.kinship import (
     family_keys,
     hit_blocks,
     passes,
-    prefix_hashes,
     weld,
 )
-from advisor.traffic.reuse.prefix import cached_tokens
+from advisor.traffic.reuse.prefix import chain_hashes
+from tests.fakes.exact_prefix import cached_tokens
 from tests.unit.traffic.rows import columns, lengths, texts
 
 ids = st.lists(st.integers(0, 2), max_size=24)
@@ -32,7 +32,7 @@ def families(rows: list[list[int]], classes: list[int] | None = None) -> list[li
 @given(st.lists(ids, min_size=1, max_size=8))
 def test_blocks_that_were_seen_are_those_of_an_unlimited_cache(prompts: list[list[int]]) -> None:
     """As the replay counts them, but for the last token, which is always computed."""
-    rows = [prefix_hashes(np.array(prompt, dtype=np.int32), 4) for prompt in prompts]
+    rows = [chain_hashes(np.array(prompt, dtype=np.int32), 4) for prompt in prompts]
     hits = hit_blocks(Chains.of(rows, 4))
     whole = cached_tokens([tuple(prompt) for prompt in prompts], 4)
     seen = [
@@ -48,7 +48,7 @@ def test_equal_beginnings_have_equal_hashes_and_others_do_not(
     one: list[int], other: list[int]
 ) -> None:
     """Block by block."""
-    pair = [prefix_hashes(np.array(row, dtype=np.int32), 4) for row in (one, other)]
+    pair = [chain_hashes(np.array(row, dtype=np.int32), 4) for row in (one, other)]
 
     for at, (mine, theirs) in enumerate(zip(*pair, strict=False), start=1):
         assert (mine == theirs) is np.bool_(one[: 4 * at] == other[: 4 * at])

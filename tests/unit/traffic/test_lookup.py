@@ -15,7 +15,7 @@ from advisor.traffic.drafting.lookup import (
     overlap,
     replay,
 )
-from advisor.traffic.reuse.prefix import cached_tokens, sharing
+from tests.fakes.exact_prefix import cached_tokens, sharing
 from tests.fakes.token_rows import array, row
 
 

@@ -8,54 +8,14 @@ import json
 import pytest
 
 from advisor.traffic.formats.format import Framing
+from tests.unit.traffic.formats.every_export import EXPORTS
 from tests.unit.traffic.formats.exports import Export
-from tests.unit.traffic.formats.gateway_exports import (
-    BATCH_INPUT,
-    BATCH_OUTPUT,
-    COMPLETIONS,
-    GATEWAY,
-    GATEWAY_BODIES,
-    HELICONE,
-    HELICONE_CSV,
-    LITELLM,
-    LITELLM_PAGE,
-    LITELLM_PAYLOAD,
-    SHAREGPT,
-    TASKS,
-)
-from tests.unit.traffic.formats.tracing_exports import (
-    JAEGER,
-    LANGFUSE_CSV,
-    LANGFUSE_PAGE,
-    LANGFUSE_ROWS,
-    LANGFUSE_TRACE,
-    OTEL,
-    OTLP,
-    OTLP_LINES,
-)
+from tests.unit.traffic.formats.gateway_exports import GATEWAY
 from tests.unit.traffic.rows import read
 
 FILES = {
-    "batch input": BATCH_INPUT,
-    "batch output": BATCH_OUTPUT,
-    "completions": COMPLETIONS,
-    "gateway": GATEWAY,
-    "gateway bodies": GATEWAY_BODIES,
-    "helicone": HELICONE,
-    "helicone csv": HELICONE_CSV,
-    "jaeger": JAEGER,
-    "langfuse csv": LANGFUSE_CSV,
-    "langfuse page": LANGFUSE_PAGE,
-    "langfuse rows": LANGFUSE_ROWS,
-    "langfuse trace": LANGFUSE_TRACE,
-    "litellm": LITELLM,
-    "litellm page": LITELLM_PAGE,
-    "litellm payload": LITELLM_PAYLOAD,
-    "otel": OTEL,
-    "otlp": OTLP,
-    "otlp lines": OTLP_LINES,
-    "sharegpt": SHAREGPT,
-    "task": Export(format="prompts", records=[TASKS["turns"]]),
+    **{name: export for name, export in EXPORTS.items() if not name.startswith("task ")},
+    "task": EXPORTS["task turns"],
 }
 
 
