@@ -38,6 +38,13 @@ class Estimate:
             raise InvalidInput("estimate", f"{self.value} is outside [{self.low}, {self.high}]")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(Estimate):
+    """An estimate from a model of cost; `not_modelled` names what the model leaves out."""
+
+    not_modelled: tuple[str, ...] = ()
+
+
 def weaker(first: Source, second: Source) -> Source:
     """The source of a number computed from two others."""
     order = list(Source)

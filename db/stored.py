@@ -25,15 +25,33 @@ def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _layers_in_groups(value: dict[str, Any]) -> dict[str, Any]:
+    """`ModelShape` 1 said one dense layer and how often; 2 has groups of layers of any kind."""
+    mixer = {
+        "heads": value.pop("num_heads"),
+        "kv_heads": value.pop("num_kv_heads"),
+        "head_dim": value.pop("head_dim"),
+        "bias": value.pop("attention_bias"),
+        "output_bias": value.pop("output_bias", False),
+        "qk_norm": value.pop("qk_norm"),
+        "kind": "attention",
+    }
+    feed_forward = {"intermediate": value.pop("intermediate_size"), "kind": "dense"}
+    group = {"count": value.pop("num_layers"), "mixer": mixer, "feed_forward": feed_forward}
+    return {**value, "layers": [group]}
+
+
 # By kind: `upcasters[n-1]` turns the value of schema version n into that of version n+1, so the
 # current version of a kind is one more than the number of its upcasters.
 #
-# Every later version of these only added fields whose defaults mean what the version before meant.
+# Every later version of the widened ones only added fields whose defaults mean what the version
+# before meant.
 _WIDENED = ("EngineFacts", "LoadPoint", "ServingConfig", "TraceReport", "TrialPlan")
 _WIDENED_TWICE = ("Goal", "Recommendation", "TrafficSummary")
 UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = {
     **dict.fromkeys(_WIDENED, (_unchanged,)),
     **dict.fromkeys(_WIDENED_TWICE, (_unchanged, _unchanged)),
+    "ModelShape": (_layers_in_groups,),
 }
 
 

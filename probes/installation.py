@@ -15,8 +15,11 @@ from collections.abc import Collection, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
+from advisor.errors import InvalidInput
+from advisor.hardware.live import describe, recognise
 from advisor.techniques import TECHNIQUES
 from probes import preflight
+from probes.accelerators import SMI_FIELDS, parse_smi
 from probes.engines import Interpreter
 from probes.preflight import Check, Level
 from probes.settings import AgentSettings
@@ -135,18 +138,34 @@ def engine_version(python: Path, kind: str) -> str | None:
 
 
 def gpu_names() -> list[str]:
-    """What the NVIDIA driver reports, a line a device; nothing where it is not installed."""
+    """What the NVIDIA driver reports, a line a device; nothing where it is not installed.
+
+    With the card of the catalogue, and what limits it: power, clocks, lanes, MIG.
+    """
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    argv = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    told = _asked(program, ",".join(SMI_FIELDS), "csv,noheader,nounits")
+    try:
+        return [describe(recognise(seen)) for seen in parse_smi(told or "")] or _plain(program)
+    except InvalidInput:
+        return _plain(program)
+
+
+def _plain(program: str) -> list[str]:
+    """Names and memory alone: older drivers do not know every field."""
+    return (_asked(program, "name,memory.total", "csv,noheader") or "").strip().splitlines()
+
+
+def _asked(program: str, fields: str, form: str) -> str | None:
+    argv = [program, f"--query-gpu={fields}", f"--format={form}"]
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, check=False, timeout=ASK_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def look_at_engine(settings: AgentSettings) -> list[Check]:

@@ -94,6 +94,8 @@ def inspect_model(folder: Path, *, chat_template: str | None) -> Inspection:
     if not any(file.suffix == ".safetensors" for file in model_files(folder)):
         raise InvalidInput("model", "the folder has no .safetensors weights")
     tokenizer = model.tokenizer()
+    if model.tokenizer_json is None:
+        raise InvalidInput("model", "the folder has no tokenizer.json")
     return Inspection(
         path=folder,
         digest=model_digest(folder),

@@ -3,30 +3,20 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from advisor.errors import InvalidInput
 from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape, dtype_bytes
-from advisor.roofline.memory import kv_capacity
-from advisor.roofline.throughput import served_dtype
-from advisor.serving import ServingConfig, default_block_size
+from advisor.llm import ModelShape
+from advisor.roofline.memory import memory_budget
+from advisor.roofline.memory_plan import memory_plan
+from advisor.serving import ServingConfig
 from advisor.traffic.figures import ReusePoint
-from advisor.units import GIB
 
 
 def cache_tokens(model: ModelShape, device: DeviceFacts, config: ServingConfig) -> int | None:
     """Tokens of a cache whose size is set; one that the engine chooses is known once it runs."""
-    space_gib = config.functional.kv_cache_space_gib
-    if space_gib is None:
+    if config.functional.kv_cache_space_gib is None:
         return None
-    try:
-        capacity = kv_capacity(
-            available_bytes=space_gib * GIB,
-            bytes_per_token=model.kv_bytes_per_token(dtype_bytes(served_dtype(model, config))),
-            block_size=config.levers.block_size or default_block_size(device.kind),
-        )
-    except InvalidInput:
-        return None
-    return capacity.tokens
+    pool = memory_budget(memory_plan(model, device, config)).capacities()[1]
+    return None if pool is None else pool.tokens
 
 
 def share_at(curve: Sequence[ReusePoint], blocks: float) -> float:

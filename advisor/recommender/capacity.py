@@ -1,57 +1,71 @@
 """How many tokens the KV cache of a configuration holds before any engine has started."""
 
-import math
 from dataclasses import dataclass
 
-from advisor.errors import InvalidInput
 from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape, dtype_bytes
+from advisor.llm import ModelShape
 from advisor.recommender.cache_share import cache_tokens
-from advisor.roofline.memory import kv_capacity
-from advisor.roofline.throughput import served_dtype
-from advisor.serving import ServingConfig, default_block_size
+from advisor.roofline.memory import memory_budget
+from advisor.roofline.memory_plan import memory_plan
+from advisor.serving import ServingConfig
 from advisor.units import bytes_text
-
-# vLLM 0.32 (handbook 2.3); older documents say 0.9.
-MEMORY_SHARE = 0.92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSize:
-    """Tokens of the KV cache. `exact` where the settings name its size, else at most so many."""
+    """Tokens of the KV cache. `exact` where the settings or the engine name its size.
+
+    Else `tokens` is the centre of what priors leave, within `low` and `high` at the 90 % level;
+    None there: as `tokens`.
+    """
 
     tokens: int
     exact: bool
     basis: str
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def least(self) -> int:
+        """Lower end."""
+        return self.tokens if self.low is None else self.low
+
+    @property
+    def most(self) -> int:
+        """Upper end."""
+        return self.tokens if self.high is None else self.high
+
+    @property
+    def text(self) -> str:
+        """The size without its reason."""
+        if self.exact or self.least == self.most:
+            return f"{self.tokens:,} tokens"
+        return f"about {self.tokens:,} tokens, {self.least:,} to {self.most:,}"
 
 
 def cache_size(model: ModelShape, device: DeviceFacts, config: ServingConfig) -> CacheSize | None:
-    """As the settings say, else what the weights leave of the memory that the engine may take.
+    """As the settings say, else what the engine's other needs leave of its share of the device.
 
-    The latter is an upper bound: activations, graphs and other programs take some of it. None
-    where not even one block is left.
+    The latter is an interval from priors until an engine has started. None where not even two
+    blocks are left at its high end.
     """
     stated = cache_tokens(model, device, config)
     if stated is not None:
         space = config.functional.kv_cache_space_gib
         return CacheSize(tokens=stated, exact=True, basis=f"a cache of {space} GiB")
-    share = config.levers.gpu_memory_utilization or MEMORY_SHARE
-    dtype = served_dtype(model, config)
-    weights = model.weight_bytes(dtype)
-    left = math.floor(device.memory_bytes * share) - weights
-    try:
-        capacity = kv_capacity(
-            available_bytes=left,
-            bytes_per_token=model.kv_bytes_per_token(dtype_bytes(dtype)),
-            block_size=config.levers.block_size or default_block_size(device.kind),
-        )
-    except InvalidInput:
+    plan = memory_plan(model, device, config)
+    budget = memory_budget(plan)
+    tokens = budget.tokens
+    if not tokens.high:
         return None
+    others = budget.requested_bytes - budget.kv_bytes.value
     return CacheSize(
-        tokens=capacity.tokens,
+        tokens=int(tokens.value),
         exact=False,
-        basis=f"{share:.0%} of {bytes_text(device.memory_bytes)} less"
-        f" {bytes_text(weights)} of weights, before activations and graphs",
+        basis=f"{plan.device.utilization:.0%} of {bytes_text(device.memory_bytes)} less"
+        f" {bytes_text(others)} of weights, activations and graphs",
+        low=int(tokens.low),
+        high=int(tokens.high),
     )
 
 
@@ -59,5 +73,4 @@ def cache_sentence(found: CacheSize | None) -> str:
     """The size for a person."""
     if found is None:
         return "The weights leave no room for a KV cache on this device."
-    about = "" if found.exact else "at most "
-    return f"The KV cache holds {about}{found.tokens:,} tokens ({found.basis})."
+    return f"The KV cache holds {found.text} ({found.basis})."

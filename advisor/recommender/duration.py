@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from advisor.measurement.records import LoadPoint, LoadRole
 from advisor.recommender.evidence import PointPlan, QualityPlan, StudyEvidence
 from advisor.recommender.screening import predicted_throughput, shape_of
-from advisor.roofline.efficiency import assumed_start_s
+from advisor.roofline.step.efficiency import assumed_start_s
 from advisor.serving import ServingConfig
 
 # Warm-up requests, cache resets and stopping, beside start and load.

@@ -20,7 +20,7 @@ from advisor.recommender.screening import (
     lacking,
     loads_of,
 )
-from advisor.roofline.efficiency import prior_efficiency
+from advisor.roofline.step.efficiency import prior_efficiency
 from advisor.roofline.throughput import served_dtype
 from advisor.serving import ServingConfig
 from advisor.techniques import TECHNIQUES, Technique

@@ -28,8 +28,8 @@ def cached_share(
     """Share of prompt tokens that the cache of `config` serves; None where nothing is known.
 
     Requests in flight pin their blocks, so that the value is that of the cache without them
-    (handbook 8) and the upper end that of the whole cache. Without a curve it is the ceiling of an
-    unlimited cache; a cache whose size only has an upper bound serves at most so much.
+    (handbook 8) and the upper end that of the whole cache, the largest that it may be. Without a
+    curve it is the ceiling of an unlimited cache.
     """
     traffic = evidence.traffic
     sharing = traffic.overall.prefix_sharing
@@ -41,17 +41,21 @@ def cached_share(
     if reuse is None or not reuse.curve or cache is None or not ceiling.value:
         return ceiling
     size = reuse.block_size
-    blocks = cache.tokens / size - NULL_BLOCKS
-    beside = blocks - _pinned_tokens(traffic, concurrency) / size
+    pinned = _pinned_tokens(traffic, concurrency) / size
+    least, centre, most = (
+        tokens / size - NULL_BLOCKS for tokens in (cache.least, cache.tokens, cache.most)
+    )
     # The curve ends at the ceiling; the interval of the ceiling holds for every part of it.
     top = reuse.curve[-1].hit_share or 1.0
-    value, high = share_at(reuse.curve, beside) / top, share_at(reuse.curve, blocks) / top
+    low, value, high = (
+        share_at(reuse.curve, blocks) / top for blocks in (least - pinned, centre - pinned, most)
+    )
     return replace(
         ceiling,
         value=ceiling.value * value,
-        low=ceiling.low * value,
+        low=ceiling.low * low,
         high=ceiling.high * high,
-        basis=f"{ceiling.basis}; of it what a cache of {_tokens(cache)} keeps beside"
+        basis=f"{ceiling.basis}; of it what a cache of {cache.text} keeps beside"
         f" {concurrency} requests in flight",
     )
 
@@ -73,10 +77,6 @@ def cache_words(evidence: StudyEvidence, config: ServingConfig, concurrency: int
     if found.value >= _MOST * sharing.hit_share.value:
         return None
     return (
-        f"the KV cache holds {_tokens(cache)}: with {concurrency} in flight it serves"
+        f"the KV cache holds {cache.text}: with {concurrency} in flight it serves"
         f" {found.value:.0%} of the prompt tokens, an unlimited one {sharing.hit_share.value:.0%}"
     )
-
-
-def _tokens(cache: CacheSize) -> str:
-    return f"{cache.tokens:,} tokens" if cache.exact else f"at most {cache.tokens:,} tokens"

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
 from advisor.roofline.cost import Cost
-from advisor.roofline.step import Prefill, StepBatch, step_costs
-from advisor.roofline.throughput import TrafficShape, batch_limit, served_dtype
+from advisor.roofline.step.batch import Prefill, StepBatch
+from advisor.roofline.step.operations import operations
+from advisor.roofline.step.served import ServedModel, served_model
+from advisor.roofline.throughput import TrafficShape, batch_limit
 from advisor.serving import ServingConfig
 
 PREFILL, DECODE = "prefill", "decode"
@@ -45,14 +47,15 @@ def roofline_points(
     between, so that what decoding achieves is at least the point's. A dtype whose rate nobody
     measured raises `UnknownName`.
     """
-    dtype = served_dtype(model, config)
+    served = served_model(model, config)
+    rate = device.rate(served.computed_dtype).value
     limit = batch_limit(model, device, config, shape.prompt_tokens + shape.output_tokens)
     context = shape.prompt_tokens + shape.output_tokens / 2
 
     def placed(phase: str, load: int, batch: StepBatch, measured_s: float | None) -> RooflinePoint:
-        cost = _total(model, batch, dtype)
+        cost = _total(served, batch)
         intensity = cost.flops / cost.bytes
-        roof = min(device.rate(dtype).value, device.bandwidth_bytes_per_s.value * intensity)
+        roof = min(rate, device.bandwidth_bytes_per_s.value * intensity)
         return RooflinePoint(
             phase=phase,
             concurrency=load,
@@ -69,6 +72,5 @@ def roofline_points(
     return (placed(PREFILL, 1, prompt, prefill_s), *decodes)
 
 
-def _total(model: ModelShape, batch: StepBatch, dtype: str) -> Cost:
-    costs = step_costs(model, batch, dtype)
-    return costs.linear + costs.head + costs.decode_attention + costs.prefill_attention
+def _total(served: ServedModel, batch: StepBatch) -> Cost:
+    return sum((operation.cost for operation in operations(served, batch)), Cost())

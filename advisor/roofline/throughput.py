@@ -6,35 +6,36 @@ prefills and its decode steps, one after another (handbook 3.1, serial form), an
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.estimate import Estimate, Source
 from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape, dtype_bytes
-from advisor.roofline.efficiency import (
+from advisor.llm import ModelShape
+from advisor.roofline.engine_defaults import engine_defaults
+from advisor.roofline.memory import memory_budget
+from advisor.roofline.memory_plan import memory_plan
+from advisor.roofline.step.batch import StepBatch
+from advisor.roofline.step.efficiency import (
     FAST,
     SLOW,
-    Achieved,
     Efficiency,
     Level,
     Levels,
-    achieved,
     prior_efficiency,
+    product_units,
 )
-from advisor.roofline.memory import kv_capacity
-from advisor.roofline.step import Prefill, StepBatch, step_time_at
-from advisor.serving import ServingConfig, default_block_size
-from advisor.units import GIB
+from advisor.roofline.step.prediction import roofline_step
+from advisor.roofline.step.rooflinestep import RooflineStep
+from advisor.roofline.step.served import ServedModel, served_dtype, served_model
+from advisor.serving import ServingConfig
 
-# vLLM 0.32's own defaults where a configuration sets none (handbook 5.3); on CUDA the smaller of
-# the two that depend on the card.
-_MAX_NUM_SEQS: Mapping[str, int] = {"cpu": 128, "cuda": 256}
-_MAX_NUM_BATCHED_TOKENS: Mapping[str, int] = {"cpu": 2048, "cuda": 2048}
 _ENDS = (Level.LOW, Level.HIGH)
-# The units that multiply quantized blocks, and the bytes of one of their weights.
-_QUANTIZED: Mapping[str, tuple[str, int]] = {"W8A8": ("int8", 1)}
+
+__all__ = ["TrafficShape", "batch_limit", "predict_gain", "predict_throughput", "served_dtype"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,71 +66,65 @@ class TrafficShape:
             raise InvalidInput("shape.tokens_per_step", "a step yields at least one token")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Corner:
-    """One choice among the ranges of everything uncertain."""
-
-    machine: Achieved
-    cached_share: float
-    tokens_per_step: float
-
-
-def served_dtype(model: ModelShape, config: ServingConfig) -> str:
-    """The dtype the engine computes in: the lever, else the checkpoint's own.
-
-    vLLM's ``auto`` serves a 32-bit checkpoint in 16 bit (vllm/config/model.py, 0.32).
-    """
-    lever = config.levers.dtype
-    if lever is not None and lever != "auto":
-        return lever
-    return "bfloat16" if model.dtype == "float32" else model.dtype
-
-
 def batch_limit(
     model: ModelShape, device: DeviceFacts, config: ServingConfig, tokens: float
 ) -> int:
-    """Requests of `tokens` that run at once: scheduler slots and, if stated, the cache's size."""
-    slots = config.levers.max_num_seqs or _MAX_NUM_SEQS[device.kind]
-    space_gib = config.functional.kv_cache_space_gib
-    if space_gib is None:
-        return slots
-    capacity = kv_capacity(
-        available_bytes=space_gib * GIB,
-        bytes_per_token=model.kv_bytes_per_token(dtype_bytes(served_dtype(model, config))),
-        block_size=config.levers.block_size or default_block_size(device.kind),
-    )
-    return max(1, min(slots, capacity.requests(tokens)))
+    """Requests of `tokens` that run at once: scheduler slots, and what the cache holds.
+
+    The cache is the one that a command states, else what vLLM leaves of the device's memory.
+    """
+    plan = memory_plan(model, device, config)
+    return max(1, min(plan.max_num_seqs, int(memory_budget(plan).requests(tokens).value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
-    """A configuration under a closed loop of one traffic shape on one device."""
+    """A configuration under a closed loop of one traffic shape on one device.
 
-    model: ModelShape
+    `steps` and `prefills` keep the step model, the time of a decode step and that of a prompt at
+    every point of the ranges that was asked for.
+    """
+
+    served: ServedModel
     device: DeviceFacts
     config: ServingConfig
     shape: TrafficShape
     batch: int
+    efficiency: Efficiency
+    steps: dict[Levels, tuple[RooflineStep, float]] = field(default_factory=dict)
+    prefills: dict[tuple[Levels, Level], float] = field(default_factory=dict)
 
     @property
-    def dtype(self) -> str:
-        return served_dtype(self.model, self.config)
+    def rates(self) -> tuple[str, str]:
+        """Dtypes of the units that multiply: in head and attention, and in the blocks."""
+        return self.served.computed_dtype, product_units(self.device, self.served)[0]
 
-    @property
-    def linear(self) -> tuple[str, int | None]:
-        """Units of the layers of the blocks, and the bytes of their weights (None: the dtype's)."""
-        quantization = self.config.levers.quantization
-        return (self.dtype, None) if quantization is None else _QUANTIZED[quantization.scheme]
+    def tokens_per_s(self, levels: Levels, text: Level) -> float:
+        """Output tokens per second at one corner of all ranges."""
+        yielded = self._tokens_per_step(text)
+        step, decode_s = self._step(levels)
+        # The first token comes with the prefill.
+        decoding_s = max(0.0, self.shape.output_tokens - 1) / yielded * decode_s
+        if (levels, text) not in self.prefills:
+            self.prefills[levels, text] = self._prefill_s(step, text)
+        cycle_s = self.batch * self.prefills[levels, text] + decoding_s
+        return self.batch * self.shape.output_tokens / cycle_s
 
-    def corner(self, efficiency: Efficiency, levels: Levels, text: Level) -> _Corner:
-        share = self.shape.cached_share
-        return _Corner(
-            machine=achieved(
-                self.device, self.dtype, efficiency, levels, linear_dtype=self.linear[0]
-            ),
-            cached_share=text.of(share) if self.config.shares_blocks and share is not None else 0.0,
-            tokens_per_step=self._tokens_per_step(text),
-        )
+    def _step(self, levels: Levels) -> tuple[RooflineStep, float]:
+        if levels not in self.steps:
+            step = roofline_step(self.served, self.device, self.efficiency, levels)
+            self.steps[levels] = step, step.seconds(self._decodes())
+        return self.steps[levels]
+
+    def _decodes(self) -> StepBatch:
+        """One step of all requests in flight, half of their answers done."""
+        speculation = self.config.levers.speculative_config
+        drafted = 0.0
+        if speculation is not None:
+            stated = self.shape.draft_tokens_per_step
+            drafted = float(speculation.num_speculative_tokens) if stated is None else stated
+        context = self.shape.prompt_tokens + self.shape.output_tokens / 2
+        return StepBatch(decode_contexts=(context,) * self.batch, draft_tokens=drafted)
 
     def _tokens_per_step(self, text: Level) -> float:
         speculation, shape = self.config.levers.speculative_config, self.shape
@@ -142,47 +137,17 @@ class _Load:
             )
         return text.of(shape.tokens_per_step)
 
-    def tokens_per_s(self, corner: _Corner) -> float:
-        """Output tokens per second at one corner."""
-        cycle_s = self.batch * self._prefill_s(corner) + self._decode_s(corner)
-        return self.batch * self.shape.output_tokens / cycle_s
-
-    def _prefill_s(self, corner: _Corner) -> float:
+    def _prefill_s(self, step: RooflineStep, text: Level) -> float:
         """One prompt, in chunks of the token budget; at least its last token is computed."""
-        prompt = self.shape.prompt_tokens
-        new = max(1.0, prompt * (1 - corner.cached_share))
-        budget = (
-            self.config.levers.max_num_batched_tokens or _MAX_NUM_BATCHED_TOKENS[self.device.kind]
-        )
+        prompt, share = self.shape.prompt_tokens, self.shape.cached_share
+        cached_share = text.of(share) if self.config.shares_blocks and share is not None else 0.0
+        new = max(1.0, prompt * (1 - cached_share))
+        stated = self.config.levers.max_num_batched_tokens
+        budget = stated or engine_defaults(self.device).max_num_batched_tokens
         chunks = math.ceil(new / budget)
-        chunk = new / chunks
-        cached = prompt - new if prompt > new else 0.0
-        return sum(
-            self._step_s(
-                StepBatch(
-                    prefills=(Prefill(new_tokens=chunk, cached_tokens=cached + done * chunk),)
-                ),
-                corner,
-            )
-            for done in range(chunks)
-        )
-
-    def _decode_s(self, corner: _Corner) -> float:
-        """The steps that follow the first token, which the prefill yields."""
-        speculation = self.config.levers.speculative_config
-        drafted = 0.0
-        if speculation is not None:
-            stated = self.shape.draft_tokens_per_step
-            drafted = float(speculation.num_speculative_tokens) if stated is None else stated
-        context = self.shape.prompt_tokens + self.shape.output_tokens / 2
-        batch = StepBatch(decode_contexts=(context,) * self.batch, draft_tokens=drafted)
-        steps = max(0.0, self.shape.output_tokens - 1) / corner.tokens_per_step
-        return steps * self._step_s(batch, corner)
-
-    def _step_s(self, batch: StepBatch, corner: _Corner) -> float:
-        return step_time_at(
-            self.model, batch, self.dtype, corner.machine, linear_bytes=self.linear[1]
-        )
+        cached = max(0.0, prompt - new) + np.arange(chunks, dtype=np.float64) * (new / chunks)
+        chunk = np.full(chunks, new / chunks)
+        return float(step.prefill_steps_s(chunk, cached, np.ones(1)).sum())
 
 
 def _load(
@@ -192,16 +157,18 @@ def _load(
     *,
     shape: TrafficShape,
     concurrency: int,
+    efficiency: Efficiency | None,
 ) -> _Load:
     if concurrency < 1:
         raise InvalidInput("concurrency", f"{concurrency} is below 1")
     limit = batch_limit(model, device, config, shape.prompt_tokens + shape.output_tokens)
     return _Load(
-        model=model,
+        served=served_model(model, config),
         device=device,
         config=config,
         shape=shape,
         batch=min(concurrency, limit),
+        efficiency=efficiency or prior_efficiency(device),
     )
 
 
@@ -226,12 +193,10 @@ def predict_throughput(
     `shape.cached_share` is None. A dtype whose rate is unknown raises `UnknownName`; speculation
     with drafts of another length than the shape knows raises `InvalidInput`.
     """
-    shares = efficiency or prior_efficiency(device)
-    load = _load(model, device, config, shape=shape, concurrency=concurrency)
-    centre = load.tokens_per_s(load.corner(shares, Levels(), Level.CENTRE))
+    load = _load(model, device, config, shape=shape, concurrency=concurrency, efficiency=efficiency)
+    centre = load.tokens_per_s(Levels(), Level.CENTRE)
     values = [
-        load.tokens_per_s(load.corner(shares, levels, text))
-        for levels, text in ((SLOW, Level.LOW), (FAST, Level.HIGH))
+        load.tokens_per_s(levels, text) for levels, text in ((SLOW, Level.LOW), (FAST, Level.HIGH))
     ]
     return _roofline(centre, values)
 
@@ -251,19 +216,18 @@ def predict_gain(
     different dtypes vary apart. Raises as `predict_throughput`, and `InvalidInput` when the two
     differ in prefix caching and `shape.cached_share` is None.
     """
-    shares = efficiency or prior_efficiency(device)
     first, second = (
-        _load(model, device, config, shape=shape, concurrency=concurrency) for config in configs
+        _load(model, device, config, shape=shape, concurrency=concurrency, efficiency=efficiency)
+        for config in configs
     )
 
     if first.config.shares_blocks is not second.config.shares_blocks and shape.cached_share is None:
         raise InvalidInput("shape.cached_share", "is not known for this traffic")
 
     def gain(levels: tuple[Levels, Levels], text: Level) -> float:
-        before = first.tokens_per_s(first.corner(shares, levels[0], text))
-        return second.tokens_per_s(second.corner(shares, levels[1], text)) / before
+        return second.tokens_per_s(levels[1], text) / first.tokens_per_s(levels[0], text)
 
-    same_rate = (first.dtype, first.linear) == (second.dtype, second.linear)
+    same_rate = first.rates == second.rates
     values = [
         gain(
             (levels, Levels(memory=levels.memory, compute=compute, overhead=levels.overhead)), text

@@ -11,34 +11,49 @@ from advisor.traffic.tokens import ChatTokenizer
 
 # The bytes of a file of the folder by its name; None where there is none.
 ReadFile: TypeAlias = Callable[[str], bytes | None]
+_NO_TOKENIZER = "the folder has no tokenizer.json (a fast tokenizer is needed)"
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFolder:
-    """A model as traffic needs it: its shape, and how it turns requests into tokens."""
+    """A model as traffic needs it: its shape, and how it turns requests into tokens.
+
+    `tokenizer_json` is None in a folder that has a shape only: enough for traffic of lengths.
+    """
 
     shape: ModelShape
-    tokenizer_json: bytes
+    tokenizer_json: bytes | None
     special: Mapping[str, str]
     chat_template: str | None
 
     def tokenizer(self) -> ChatTokenizer:
-        """Raises `InvalidInput` for a tokenizer or a template that cannot be read."""
+        """Raises `InvalidInput` for a tokenizer or a template that is missing or broken."""
+        if self.tokenizer_json is None:
+            raise InvalidInput("model", _NO_TOKENIZER)
         return ChatTokenizer(self.tokenizer_json, self.chat_template, self.special)
 
+    def counting(self) -> ChatTokenizer | None:
+        """The tokenizer; None where the folder has none, so that the file's own counts stand."""
+        return None if self.tokenizer_json is None else self.tokenizer()
 
-def read_folder(read: ReadFile, *, chat_template: str | None = None) -> ModelFolder:
+
+def read_folder(
+    read: ReadFile, *, chat_template: str | None = None, shape_only: bool = False
+) -> ModelFolder:
     """The model whose files `read` gives; `chat_template` overrides the model's own.
 
-    Raises `InvalidInput` that names a missing or broken file, `UnsupportedArchitecture` for a
-    model whose arithmetic is not described.
+    With `shape_only` a folder without tokenizer is taken, until somebody asks for it. Raises
+    `InvalidInput` that names a missing or broken file, `UnsupportedArchitecture` for a model whose
+    arithmetic is not described.
     """
     shape = read_config(_json_object(read, "config.json"))
-    settings = _json_object(read, "tokenizer_config.json")
     tokenizer_json = read("tokenizer.json")
+    if shape_only and tokenizer_json is None:
+        return ModelFolder(shape=shape, tokenizer_json=None, special={}, chat_template=None)
+    settings = _json_object(read, "tokenizer_config.json")
     if tokenizer_json is None:
-        raise InvalidInput("model", "the folder has no tokenizer.json (a fast tokenizer is needed)")
+        raise InvalidInput("model", _NO_TOKENIZER)
     return ModelFolder(
         shape=shape,
         tokenizer_json=tokenizer_json,

@@ -19,9 +19,11 @@ from advisor.hardware import DATASHEETS, DeviceFacts, datasheet
 from advisor.recommender.cache_share import share_at
 from advisor.recommender.capacity import CacheSize, cache_sentence, cache_size
 from advisor.recommender.explain import interval_text
+from advisor.recommender.memory_report import memory_fit, memory_words
 from advisor.recommender.outlook import Outlook, Served, TechniqueOutlook, outlook
 from advisor.recommender.phrases import share_text
 from advisor.recommender.screening import Forecast, Worth
+from advisor.roofline.memory import Fit
 from advisor.serving import ServingConfig, default_block_size
 from advisor.techniques import draft_lengths, technique
 from advisor.traffic.figures import TrafficSummary
@@ -77,6 +79,13 @@ class _Answer:
         return cache_size(self.served.model, self.served.device, self.served.baseline)
 
     @property
+    def memory(self) -> Fit | None:
+        """Whether the served model starts, and where its memory goes."""
+        if self.served is None:
+            return None
+        return memory_fit(self.served.model, self.served.device, self.served.baseline)
+
+    @property
     def hit_share(self) -> float | None:
         """Of all prompt tokens, what a cache of this size serves with nothing else in it."""
         cache, reuse = self.cache, self.reading.summary.reuse
@@ -93,6 +102,7 @@ class _Answer:
             "in_flight_basis": self.basis,
             "kv_cache": None if self.cache is None else plain(self.cache),
             "kv_cache_hit_share": self.hit_share,
+            "memory": None if self.memory is None else plain(self.memory),
             "fits": plain(self.reading.summary.fits),
             "report": plain(self.reading.report),
         }
@@ -123,11 +133,11 @@ def forecast(
     folder = None if model is None else _folder(model, parsed)
     if folder is not None and hardware is None:
         raise InvalidInput("--hardware", f"is needed with --model: {HARDWARE}")
-    device = None if hardware is None else _device(hardware)
+    device = None if hardware is None else device_of(hardware)
     options = options_of(columns, time_unit, session_lengths, file_format)
     own = None if parsed is None else parsed.functional.max_model_len
     counting = Counting(
-        tokenizer=None if folder is None else folder.tokenizer(),
+        tokenizer=None if folder is None else folder.counting(),
         block_size=block_size or _block_size(parsed, device),
         draft_lengths=tuple(draft_lengths()),
         limits=limits_of(folder, max_model_len or own),
@@ -182,13 +192,15 @@ def _cache_lines(answer: _Answer) -> Iterator[str]:
         return
     cache, share, summary = answer.cache, answer.hit_share, answer.reading.summary
     yield cache_sentence(cache)
+    if answer.memory is not None:
+        yield from memory_words(answer.memory)
     if share is None or cache is None or summary.reuse is None:
         why = summary.unmeasurable.get("prefix_sharing")
         yield f"Its hit share is not known: {why or 'no prompt shares a block'}."
         return
-    most = "" if cache.exact else "at most "
+    about = "" if cache.exact else "about "
     yield (
-        f"With nothing else in it that serves {most}{percent(share)} of the prompt tokens; an"
+        f"With nothing else in it that serves {about}{percent(share)} of the prompt tokens; an"
         f" unlimited cache {share_text(summary.reuse.ceiling)}."
     )
 
@@ -210,7 +222,7 @@ def _folder(model: Path, parsed: ParsedBaseline | None) -> ModelFolder:
     return folder_of(model, None if parsed is None else parsed.functional.chat_template)
 
 
-def _device(hardware: str) -> DeviceFacts:
+def device_of(hardware: str) -> DeviceFacts:
     """A card of the table by name, or the facts in a file; an unknown name lists the known ones."""
     path = Path(hardware)
     if hardware in DATASHEETS or not path.is_file():

@@ -23,7 +23,7 @@ from advisor.traffic.tokens import ChatTokenizer, token_columns
 from advisor.traffic.trace import Request, TraceReport
 
 BLOCK_SIZE = 16
-MODEL = "Folder with config.json, tokenizer.json and tokenizer_config.json."
+MODEL = "Folder with config.json; for traffic with text also with its tokenizer."
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)]
 Model = Annotated[Path | None, typer.Option(exists=True, file_okay=False, help=MODEL)]
@@ -104,13 +104,13 @@ def options_of(
 
 
 def folder_of(model: Path, chat_template: str | None = None) -> ModelFolder:
-    """Shape and tokenizer of a model folder; weights are not needed."""
+    """Shape of a model folder, and its tokenizer where it has one; weights are not needed."""
 
     def read(name: str) -> bytes | None:
         file = model / name
         return file.read_bytes() if file.is_file() else None
 
-    return read_folder(read, chat_template=chat_template)
+    return read_folder(read, chat_template=chat_template, shape_only=True)
 
 
 def kv_bytes_per_token(folder: ModelFolder) -> int:

@@ -18,6 +18,7 @@ from api.cli import (
     record,
     service,
     serving,
+    simulate,
     studies,
     targets,
     workloads,
@@ -41,6 +42,7 @@ workloads.app.command("purge")(purge.purge)
 workloads.app.command("derive")(derive.derive)
 app.add_typer(workloads.app, name="workload")
 app.command("forecast")(forecast.forecast)
+app.command("simulate")(simulate.simulate)
 app.add_typer(targets.engines, name="engine")
 app.add_typer(targets.app, name="target")
 app.add_typer(studies.app, name="study")

@@ -72,7 +72,7 @@ def inspect(
     options = options_of(columns, time_unit, session_lengths, file_format)
     folder = None if model is None else folder_of(model)
     counting = Counting(
-        tokenizer=None if folder is None else folder.tokenizer(),
+        tokenizer=None if folder is None else folder.counting(),
         block_size=block_size,
         limits=limits_of(folder, max_model_len),
     )

@@ -10,6 +10,7 @@ from advisor.states import TargetState
 from api.client import DeviceView, EngineView, TargetView
 from dashboard.app import run
 from dashboard.listing import figure, grid, newest, pick, show, table
+from dashboard.model_rows import layer_rows, weights_note
 from dashboard.session import client, readable_errors, say
 from dashboard.settings import DashboardSettings
 from dashboard.wording import (
@@ -150,16 +151,22 @@ def _functional_table(settings: FunctionalSettings) -> None:
 
 def _model(shape: ModelShape) -> None:
     st.subheader("Model arithmetic")
-    st.caption("From the model's config.json alone; exact counts, no measurement.")
+    st.caption(
+        "From the model's config.json alone, without measurement; exact but for what is noted."
+    )
+    for note in shape.notes:
+        st.warning(plain(note))
     cells = st.columns(4)
     with cells[0]:
-        figure("Parameters", amount_text(shape.parameters), f"{shape.parameters:,}")
+        used = shape.active_parameters
+        active = f", {amount_text(used)} used per token" if shape.is_mixture else ""
+        figure("Parameters", amount_text(shape.parameters), f"{shape.parameters:,}{active}")
     with cells[1]:
-        figure("Weights", size_text(shape.weight_bytes()), f"as saved, {shape.dtype}")
+        figure("Weights", size_text(shape.weight_bytes()), weights_note(shape))
     with cells[2]:
         kv_bytes = shape.kv_bytes_per_token(KV_DTYPE_BYTES)
         note = f"{kv_bytes:,} B: keys and values of all layers in 16 bit"
-        figure("KV cache per token", size_text(kv_bytes), note)
+        figure("KV cache per token", size_text(kv_bytes), f"{note}{_state_note(shape)}")
     with cells[3]:
         note = "2 per matrix weight, without attention"
         figure("Work per token", f"{amount_text(shape.flops_per_token())}FLOP", note)
@@ -169,14 +176,17 @@ def _model(shape: ModelShape) -> None:
                 "architecture": shape.architecture,
                 "layers": str(shape.num_layers),
                 "hidden": str(shape.hidden_size),
-                "heads (KV)": f"{shape.num_heads} ({shape.num_kv_heads})",
-                "head size": str(shape.head_dim),
-                "feed-forward": str(shape.intermediate_size),
                 "vocabulary": count_text(shape.vocab_size),
                 "longest context": count_text(shape.max_position_embeddings),
             }
         ]
     )
+    table(layer_rows(shape))
+
+
+def _state_note(shape: ModelShape) -> str:
+    state_bytes = shape.state_bytes(KV_DTYPE_BYTES)
+    return f"; {size_text(state_bytes)} of state per request" if state_bytes else ""
 
 
 def _device(device: DeviceFacts) -> None:

@@ -112,7 +112,7 @@ def test_the_users_command_is_the_baseline(run: Run, model: str, sample: str) ->
 
 
 def test_the_cache_of_the_device_and_what_fits_are_told(run: Run, model: str, sample: str) -> None:
-    """Tokens that the KV cache holds at most, its hit share, the model's own limit."""
+    """Tokens that the KV cache holds about, its hit share, the model's own limit."""
     code, out, _ = run(sample, "--model", model, "--hardware", "l4", "--json")
     text = " ".join(run(sample, "--model", model, "--hardware", "l4")[1].split())
     held = json.loads(out)
@@ -122,7 +122,8 @@ def test_the_cache_of_the_device_and_what_fits_are_told(run: Run, model: str, sa
     assert held["kv_cache"]["tokens"] > 100_000
     assert 0 <= held["kv_cache_hit_share"] <= 1
     assert 4096 in [item["max_model_len"] for item in held["fits"]]
-    assert "The KV cache holds at most" in text
+    assert "The KV cache holds about" in text
+    assert held["kv_cache"]["low"] < held["kv_cache"]["tokens"] < held["kv_cache"]["high"]
 
 
 def test_another_rate_is_forecast_at_what_its_durations_make_of_it(
@@ -220,3 +221,21 @@ def test_the_ending_says_what_was_found(worths: tuple[Worth, ...], code: Exit) -
     )
 
     assert ending(found) == code
+
+
+def test_where_the_memory_goes_and_what_would_fit_is_told(
+    run: Run, model: str, sample: str
+) -> None:
+    """The breakdown of a card; a length beyond its cache names the nearest change."""
+    arguments = (sample, "--model", model, "--hardware", "l4")
+    text = " ".join(run(*arguments)[1].split())
+    held = json.loads(run(*arguments, "--json")[1])
+
+    assert "Memory: weights" in text
+    assert held["memory"]["verdict"] == "fits"
+    assert held["memory"]["budget"]["terms"][0]["name"] == "weights"
+
+    baseline = "vllm serve x --max-model-len 4000000 --gpu-memory-utilization 0.5"
+    long = " ".join(run(*arguments, "--baseline", baseline)[1].split())
+    assert "It does not fit" in long
+    assert "Nearest change that fits: max_model_len" in long

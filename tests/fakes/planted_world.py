@@ -11,7 +11,7 @@ import numpy as np
 from advisor.estimate import Estimate, Source
 from advisor.goal import Goal
 from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape
+from advisor.llm import dense_model
 from advisor.measurement.latency import quantiles
 from advisor.measurement.points import summarise_point
 from advisor.measurement.records import (
@@ -297,7 +297,7 @@ def estimate(value: float, low: float, high: float) -> Estimate:
     return Estimate(value=value, low=low, high=high, source=Source.MEASURED, basis="planted")
 
 
-MODEL = ModelShape(
+MODEL = dense_model(
     architecture="LlamaForCausalLM",
     hidden_size=576,
     num_layers=30,

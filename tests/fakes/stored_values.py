@@ -5,6 +5,9 @@ from dataclasses import replace
 
 from advisor.estimate import Source
 from advisor.goal import ClassLimits
+from advisor.llm import LayerGroup, ModelShape, weight_format
+from advisor.llm.feed_forward import DenseFeedForward, Experts
+from advisor.llm.mixers import Attention, GatedDeltaNet, LatentAttention, Mamba2
 from advisor.measurement.quality import QualityFigures
 from advisor.measurement.records import (
     LoadRole,
@@ -156,6 +159,47 @@ def wide_recommendation() -> Recommendation:
     )
 
 
+HYBRID = ModelShape(
+    architecture="NoneSuch",
+    hidden_size=64,
+    vocab_size=512,
+    layers=(
+        LayerGroup(
+            count=3,
+            mixer=Attention(heads=4, kv_heads=2, head_dim=16, value_dim=8, window=128, sinks=True),
+            feed_forward=DenseFeedForward(intermediate=128, gated=False, bias=True),
+            norm_bias=True,
+        ),
+        LayerGroup(
+            count=2,
+            mixer=LatentAttention(
+                heads=4, kv_rank=32, query_rank=None, nope_dim=16, rope_dim=8, value_dim=16
+            ),
+            feed_forward=Experts(experts=8, active=2, intermediate=32, shared_intermediate=32),
+            plain_mixer=True,
+        ),
+        LayerGroup(
+            count=1,
+            mixer=Mamba2(inner=128, heads=8, head_dim=16, state=16, groups=1, kernel=4),
+            norms=1,
+        ),
+        LayerGroup(
+            count=1,
+            mixer=GatedDeltaNet(key_heads=2, value_heads=4, key_dim=8, value_dim=8, kernel=4),
+            feed_forward=DenseFeedForward(intermediate=128),
+            plain_feed_forward=True,
+        ),
+    ),
+    tied_embeddings=False,
+    dtype="bfloat16",
+    max_position_embeddings=None,
+    weights=weight_format("W4A16-zero"),
+    quantized_head=True,
+    position_parameters=64 * 128,
+    tower_parameters=1000,
+    head_bias=True,
+    notes=("one of every kind of layer",),
+)
 SECOND_SUMMARY = replace(
     SUMMARY,
     overall=replace(SUMMARY.overall, other_lookups=(LOOKUP,)),
@@ -170,7 +214,7 @@ STORED = (
     replace(whole_summary(), privacy=Privacy.REDACTED),
     DEVICE,
     BASELINE.functional,
-    MODEL,
+    HYBRID,
     replace(SECOND_GOAL, class_limits={"chat": ClassLimits(ttft_p95_s=0.5)}),
     WIDE_CONFIG,
     WIDE_PLAN,
@@ -195,6 +239,7 @@ EARLIER: Mapping[tuple[str, int], object] = {
             FACTS,
             load_point(),
             recommendation(),
+            MODEL,
         )
     },
     **{

@@ -3,7 +3,7 @@
 from advisor.estimate import Estimate, Source
 from advisor.goal import Goal, Objective
 from advisor.hardware import DeviceFacts
-from advisor.llm import ModelShape
+from advisor.llm import dense_model
 from advisor.measurement.records import (
     AcceptanceFigures,
     ClassFigures,
@@ -65,7 +65,7 @@ REPORT = TraceReport(
     time_unit="s",
 )
 FACTS = EngineFacts(vllm_version="0.32.0", start_s=20.5, weight_bytes=269_000_000, block_size=128)
-MODEL = ModelShape(
+MODEL = dense_model(
     architecture="LlamaForCausalLM",
     hidden_size=576,
     num_layers=30,

@@ -15,7 +15,6 @@ from advisor.measurement.saturation import fit_saturation
 from advisor.roofline.batching import knee_tokens
 from advisor.roofline.calibration import StepCalibration
 from advisor.roofline.cost import decode_floor_s
-from advisor.roofline.efficiency import exact_efficiency
 from advisor.roofline.memory import (
     contiguous_utilisation,
     kv_capacity,
@@ -34,7 +33,10 @@ from advisor.roofline.speculation import (
     speedup,
     tokens_from_survival,
 )
-from advisor.roofline.step import Prefill, StepBatch, step_time_s
+from advisor.roofline.step.batch import Prefill, StepBatch
+from advisor.roofline.step.efficiency import exact_efficiency
+from advisor.roofline.step.prediction import roofline_step, speed_of_light
+from advisor.roofline.step.served import ServedModel
 from advisor.traffic.statistics.gangs import resampled_static_waste, static_waste
 from advisor.units import GIB
 from tests.fakes.planted_ladder import counters, load_point
@@ -198,21 +200,21 @@ def test_tokens_of_one_answer_are_not_independent() -> None:
 def test_a_decode_step_of_64_requests() -> None:
     """T3.2: at the speed of light, and with measured kernel efficiencies."""
     batch = StepBatch(decode_contexts=(1024.0,) * 64)
-    light = step_time_s(LLAMA_8B, H100_SXM, batch, exact_efficiency())
-    kernels = step_time_s(
-        LLAMA_8B, H100_SXM, batch, exact_efficiency(memory=0.86, compute=0.81, attention=0.81)
-    )
+    served = ServedModel(model=LLAMA_8B)
+    light = speed_of_light(served, H100_SXM)
+    shares = exact_efficiency(memory=0.86, compute=0.81, attention=0.81)
+    kernels = roofline_step(served, H100_SXM, shares)
 
-    assert light.value == pytest.approx(7.045e-3, rel=1e-3)
-    assert kernels.value == pytest.approx(8.191e-3, rel=1e-3)
+    assert light.seconds(batch) == pytest.approx(7.045e-3, rel=1e-3)
+    assert kernels.seconds(batch) == pytest.approx(8.191e-3, rel=1e-3)
 
 
 def test_a_prefill_in_the_step_cannot_hide_the_decodes() -> None:
     """T3.3: 64 decodes and a prompt of 2,048 tokens in one step."""
     batch = StepBatch(decode_contexts=(1024.0,) * 64, prefills=(Prefill(new_tokens=2048),))
-    light = step_time_s(LLAMA_8B, H100_SXM, batch, exact_efficiency())
+    light = speed_of_light(ServedModel(model=LLAMA_8B), H100_SXM)
 
-    assert light.value == pytest.approx(33.80e-3, rel=2e-3)
+    assert light.seconds(batch) == pytest.approx(33.80e-3, rel=1e-4)
 
 
 def test_waste_of_static_batches() -> None:

@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from advisor.estimate import Estimate
 from advisor.hardware import DeviceFacts
 from advisor.llm import ModelShape
+from advisor.llm.mixers import Attention
 from advisor.measurement.acceptance import wilson
 from advisor.measurement.latency import quantiles
 from advisor.roofline.cost import Cost
-from advisor.roofline.efficiency import exact_efficiency, prior_efficiency
 from advisor.roofline.memory import contiguous_utilisation, paged_utilisation
 from advisor.roofline.speculation import expected_tokens, speedup
-from advisor.roofline.step import Prefill, StepBatch, step_costs, step_time_s
+from advisor.roofline.step.batch import Prefill, StepBatch
+from advisor.roofline.step.efficiency import exact_efficiency, prior_efficiency
+from advisor.roofline.step.operations import Kind, operations
+from advisor.roofline.step.prediction import predict_step, roofline_step
+from advisor.roofline.step.served import ServedModel
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
 from advisor.serving import Levers, ServingConfig
 from advisor.traffic.statistics.gangs import static_waste
@@ -39,7 +43,14 @@ batches = st.builds(
 )
 models = st.builds(
     lambda groups, kv_heads, layers: replace(
-        MODEL, num_heads=groups * kv_heads, num_kv_heads=kv_heads, num_layers=layers
+        MODEL,
+        layers=(
+            replace(
+                MODEL.layers[0],
+                count=layers,
+                mixer=Attention(heads=groups * kv_heads, kv_heads=kv_heads, head_dim=64),
+            ),
+        ),
     ),
     st.integers(1, 8),
     st.integers(1, 8),
@@ -57,7 +68,7 @@ shapes = st.builds(
 
 def seconds(batch: StepBatch, model: ModelShape = MODEL, device: DeviceFacts = DEVICE) -> float:
     """Time of a step with known efficiencies and no overhead."""
-    return step_time_s(model, device, batch, EXACT).value
+    return roofline_step(ServedModel(model=model), device, EXACT).seconds(batch)
 
 
 def scaled(value: Estimate, factor: float) -> Estimate:
@@ -87,9 +98,11 @@ def test_one_mixed_step_never_takes_longer_than_two(
     apart = sum(seconds(batch, model) for batch in plain)
 
     assert seconds(mixed, model) <= apart * (1 + 1e-12)
-    assert step_costs(model, mixed, "bfloat16").linear.bytes == (
-        step_costs(model, plain[0], "bfloat16").linear.bytes
-    )
+    weights = [
+        sum(operation.weight_bytes for operation in operations(ServedModel(model=model), batch))
+        for batch in (mixed, plain[0])
+    ]
+    assert weights[0] == weights[1]
 
 
 @given(batches, st.floats(1, 8192), prefills)
@@ -122,26 +135,42 @@ def test_doubling_both_peaks_halves_the_time(batch: StepBatch) -> None:
 def test_overhead_adds_to_the_sum_of_the_operations(batch: StepBatch, overhead_s: float) -> None:
     """The total is the sum of its parts."""
     fixed = exact_efficiency(memory=0.8, compute=0.7, attention=0.4, overhead_s=overhead_s)
-    costs_of = step_costs(MODEL, batch, "bfloat16")
     bandwidth = DEVICE.bandwidth_bytes_per_s.value * 0.8
     rate = DEVICE.rate("bfloat16").value
+    shares = {
+        Kind.LINEAR: 0.7,
+        Kind.HEAD: 0.7,
+        Kind.DECODE_ATTENTION: 0.4,
+        Kind.PREFILL_ATTENTION: 0.4,
+    }
+    served = ServedModel(model=MODEL)
+    whole = [
+        operation
+        for operation in operations(served, batch)
+        if operation.kind is not Kind.PREFILL_ATTENTION
+    ]
+    chunks = [
+        operation
+        for chunk in batch.prefills
+        for operation in operations(served, StepBatch(prefills=(chunk,)))
+        if operation.kind is Kind.PREFILL_ATTENTION
+    ]
     parts = [
-        cost.time_s(rate_flops_per_s=rate * share, bandwidth_bytes_per_s=bandwidth)
-        for cost, share in (
-            (costs_of.linear, 0.7),
-            (costs_of.head, 0.7),
-            (costs_of.decode_attention, 0.4),
-            (costs_of.prefill_attention, 0.4),
+        operation.cost.time_s(
+            rate_flops_per_s=rate * shares[operation.kind], bandwidth_bytes_per_s=bandwidth
         )
+        for operation in (*whole, *chunks)
+        if operation.kind in shares
     ]
 
-    assert step_time_s(MODEL, DEVICE, batch, fixed).value == pytest.approx(sum(parts) + overhead_s)
+    step = roofline_step(served, DEVICE, fixed)
+    assert step.seconds(batch) == pytest.approx(sum(parts) + overhead_s)
 
 
 @given(batches)
 def test_a_step_lies_in_its_interval(batch: StepBatch) -> None:
     """Whatever the ranges."""
-    span = step_time_s(MODEL, DEVICE, batch, prior_efficiency(DEVICE))
+    span = predict_step(ServedModel(model=MODEL), DEVICE, batch, prior_efficiency(DEVICE))
 
     assert 0 < span.low <= span.value <= span.high
 

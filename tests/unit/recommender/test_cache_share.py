@@ -13,6 +13,7 @@ from advisor.recommender.served_share import cached_share, known_cache
 from advisor.serving import EngineFacts, FunctionalSettings, ServingConfig, default_block_size
 from advisor.techniques import technique
 from advisor.traffic.figures import LookupAcceptance, PrefixReuse, ReusePoint, TrafficSummary
+from advisor.units import GIB
 from tests.fakes.planted_world import DEVICE, MODEL, World, begin, estimate, study, summary
 
 BLOCK = 16
@@ -99,13 +100,17 @@ def test_what_an_engine_reported_comes_before_what_its_settings_say() -> None:
     assert not bound.exact
 
 
-def test_a_bound_on_the_cache_is_said_to_be_one() -> None:
-    """What the weights leave of the device's memory is more than the engine will have."""
-    small = replace(DEVICE, memory_bytes=round(1.2 * MODEL.weight_bytes("bfloat16")))
+def test_an_estimated_cache_widens_what_it_serves() -> None:
+    """What is left of the device's memory is an interval until the engine has started."""
+    left = 100 * BLOCK * MODEL.kv_bytes_per_token(2)
+    needed = MODEL.weight_bytes("bfloat16") + GIB + left
+    small = replace(DEVICE, memory_bytes=round(needed / 0.92))
     found = cached_share(begin(traffic=traffic(), device=small), ServingConfig(), 1)
 
     assert value(found) < CEILING.value
-    assert "a cache of at most" in (found.basis if found else "")
+    assert found is not None
+    assert found.low < found.value < found.high
+    assert "a cache of about" in found.basis
 
 
 def test_prefix_caching_is_forecast_at_the_targets_cache() -> None:

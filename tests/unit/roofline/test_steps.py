@@ -6,18 +6,8 @@ import pytest
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.estimate import Source
-from advisor.hardware import H100_SXM
+from advisor.hardware import DATASHEETS
 from advisor.roofline.cost import Cost
-from advisor.roofline.efficiency import (
-    FAST,
-    SLOW,
-    Efficiency,
-    Level,
-    achieved,
-    assumed_start_s,
-    exact_efficiency,
-    prior_efficiency,
-)
 from advisor.roofline.memory import kv_capacity
 from advisor.roofline.speculation import (
     batch_speedup,
@@ -26,8 +16,28 @@ from advisor.roofline.speculation import (
     break_even_batch,
     expected_tokens,
 )
-from advisor.roofline.step import Prefill, StepBatch, step_costs, step_time_s
+from advisor.roofline.step.batch import Prefill, StepBatch
+from advisor.roofline.step.efficiency import (
+    FAST,
+    SLOW,
+    Efficiency,
+    Level,
+    assumed_start_s,
+    exact_efficiency,
+    machine,
+    prior_efficiency,
+)
+from advisor.roofline.step.operations import Kind, Operation, operations
+from advisor.roofline.step.prediction import predict_step
+from advisor.roofline.step.served import ServedModel
 from tests.fakes.planted_world import DEVICE, MODEL, estimate
+
+SERVED = ServedModel(model=MODEL)
+
+
+def of_kind(batch: StepBatch, kind: Kind) -> Operation:
+    """The first operation of a kind in a step."""
+    return next(found for found in operations(SERVED, batch) if found.kind is kind)
 
 
 @pytest.mark.parametrize("amount", [-1.0, math.nan, math.inf])
@@ -47,14 +57,14 @@ def test_a_cost_is_compute_bound_above_the_ridge() -> None:
 
 def test_an_empty_step_takes_no_time() -> None:
     """No request, no overhead."""
-    assert step_time_s(MODEL, DEVICE, StepBatch(), prior_efficiency(DEVICE)).value == 0.0
-    assert step_costs(MODEL, StepBatch(), "bfloat16").linear == Cost()
+    assert predict_step(SERVED, DEVICE, StepBatch(), prior_efficiency(DEVICE)).value == 0.0
+    assert operations(SERVED, StepBatch()) == ()
 
 
 def test_a_step_lies_between_its_fast_and_its_slow_end() -> None:
     """The interval spans the ranges of the device and of the efficiencies."""
     batch = StepBatch(decode_contexts=(100.0,) * 8)
-    span = step_time_s(MODEL, DEVICE, batch, prior_efficiency(DEVICE))
+    span = predict_step(SERVED, DEVICE, batch, prior_efficiency(DEVICE))
 
     assert 0 < span.low < span.value < span.high
     assert span.source is Source.ROOFLINE
@@ -62,19 +72,20 @@ def test_a_step_lies_between_its_fast_and_its_slow_end() -> None:
 
 def test_verification_reads_the_cache_once_and_multiplies_it_more_often() -> None:
     """The positions that a request verifies share its cache read."""
-    plain = step_costs(MODEL, StepBatch(decode_contexts=(100.0,)), "bfloat16")
-    verifying = step_costs(MODEL, StepBatch(decode_contexts=(100.0,), draft_tokens=4), "bfloat16")
+    plain = StepBatch(decode_contexts=(100.0,))
+    verifying = StepBatch(decode_contexts=(100.0,), draft_tokens=4)
+    before, after = (of_kind(batch, Kind.DECODE_ATTENTION) for batch in (plain, verifying))
 
-    assert verifying.decode_attention.bytes == plain.decode_attention.bytes
-    assert verifying.decode_attention.flops == 5 * plain.decode_attention.flops
-    assert verifying.head.flops == 5 * plain.head.flops
+    assert after.cache_bytes == before.cache_bytes
+    assert after.flops == 5 * before.flops
+    assert of_kind(verifying, Kind.HEAD).flops == 5 * of_kind(plain, Kind.HEAD).flops
 
 
 def test_the_head_runs_on_one_row_per_prompt_chunk() -> None:
     """Never on every prompt token (handbook 1.2)."""
-    costs = step_costs(MODEL, StepBatch(prefills=(Prefill(new_tokens=512),)), "bfloat16")
+    head = of_kind(StepBatch(prefills=(Prefill(new_tokens=512),)), Kind.HEAD)
 
-    assert costs.head.flops == 2 * MODEL.head_parameters
+    assert head.flops == 2 * MODEL.head_parameters
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,7 @@ def test_a_batch_cannot_be_wrong(build: object) -> None:
 
 def test_a_measured_device_is_assumed_closer_to_its_figures_than_a_datasheet() -> None:
     """A micro-benchmark's rate is already an achieved one."""
-    measured, datasheet = prior_efficiency(DEVICE), prior_efficiency(H100_SXM)
+    measured, datasheet = prior_efficiency(DEVICE), prior_efficiency(DATASHEETS["rtx-4090"])
 
     assert measured.compute.value > datasheet.compute.value
     assert measured.memory.value > datasheet.memory.value
@@ -105,11 +116,11 @@ def test_a_measured_device_is_assumed_closer_to_its_figures_than_a_datasheet() -
 
 def test_high_is_the_fast_end_of_everything() -> None:
     """More bandwidth and less overhead."""
-    fast = achieved(DEVICE, "bfloat16", prior_efficiency(DEVICE), FAST)
-    slow = achieved(DEVICE, "bfloat16", prior_efficiency(DEVICE), SLOW)
+    shares = prior_efficiency(DEVICE)
+    fast, slow = (machine(DEVICE, SERVED, shares, levels) for levels in (FAST, SLOW))
 
-    assert fast.bandwidth_bytes_per_s > slow.bandwidth_bytes_per_s
-    assert fast.matrix_flops_per_s > slow.matrix_flops_per_s
+    assert fast.bandwidth_bytes_per_s * fast.memory > slow.bandwidth_bytes_per_s * slow.memory
+    assert fast.rate_flops_per_s * fast.compute > slow.rate_flops_per_s * slow.compute
     assert fast.overhead_s < slow.overhead_s
 
 
@@ -123,7 +134,7 @@ def test_every_level_names_a_point_of_the_range() -> None:
 def test_a_rate_that_nobody_measured_is_an_error() -> None:
     """A dtype without a rate must not borrow another's."""
     with pytest.raises(UnknownName, match="float16"):
-        achieved(DEVICE, "float16", exact_efficiency())
+        machine(DEVICE, ServedModel(model=MODEL, dtype="float16"), exact_efficiency())
 
 
 def test_an_efficiency_far_from_its_peak_means_the_peak_is_wrong() -> None:

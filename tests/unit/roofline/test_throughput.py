@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.roofline.efficiency import exact_efficiency
+from advisor.roofline.step.efficiency import exact_efficiency
 from advisor.roofline.throughput import (
     TrafficShape,
     batch_limit,
@@ -128,12 +128,13 @@ def test_the_served_dtype_follows_the_engines_rule(
     assert served_dtype(replace(MODEL, dtype=saved), config) == served
 
 
-def test_the_cache_limits_the_batch_where_its_size_is_known() -> None:
-    """One GiB of a large cache holds few long requests."""
+def test_the_cache_limits_the_batch() -> None:
+    """One GiB holds few long requests, what vLLM leaves of the machine's memory holds more."""
     small = ServingConfig(functional=FunctionalSettings(kv_cache_space_gib=1))
     per_request = 100_000
 
-    assert batch_limit(MODEL, DEVICE, PLAIN, per_request) == 128
+    assert batch_limit(MODEL, DEVICE, PLAIN, 10) == 128
+    assert 1 < batch_limit(MODEL, DEVICE, PLAIN, per_request) < 128
     assert batch_limit(MODEL, DEVICE, small, 10) == 128
     assert batch_limit(MODEL, DEVICE, small, per_request) == 1
 

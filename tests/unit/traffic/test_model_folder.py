@@ -72,3 +72,16 @@ def test_of_several_named_templates_the_default_one_is_used() -> None:
     assert own_template(nothing.get, {"chat_template": named}) == "D"
     assert own_template(nothing.get, {"chat_template": "plain"}) == "plain"
     assert own_template(nothing.get, {}) is None
+
+
+def test_a_folder_with_a_shape_only_is_enough_for_traffic_of_lengths() -> None:
+    """The offline commands take it; whoever needs the tokenizer is told what is missing."""
+    bare = {"config.json": FILES["config.json"]}
+
+    found = read_folder(bare.get, shape_only=True)
+
+    assert found.counting() is None
+    with pytest.raises(InvalidInput, match=r"tokenizer\.json"):
+        found.tokenizer()
+    with pytest.raises(InvalidInput, match="tokenizer"):
+        read_folder(bare.get)

@@ -1,0 +1,1 @@
+"""What one engine step computes, and how long it takes."""

@@ -1,0 +1,1 @@
+"""How the installed vLLM lays caches out, recorded."""

@@ -1,0 +1,5 @@
+"""Recorded runs, replayed."""
+
+from tests.validate.replay.comparison import validation
+
+__all__ = ["validation"]
