@@ -4,8 +4,11 @@ Counts follow handbook 1.1 and 1.2, cache and state sizes 2.1. Elements are per 
 the model's hidden size. `matmul_parameters` are matrix weights, `extra_parameters` all others.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from typing_extensions import override
 
 from advisor.errors import InvalidInput
 
@@ -143,8 +146,32 @@ class LatentAttention:
         return context
 
 
+class _Uncached(ABC):
+    """What layers have in common that keep no cache: every token takes the same work."""
+
+    __slots__ = ()
+
+    @property
+    def kv_elements(self) -> int:
+        """Elements that one more token keeps: none."""
+        return 0
+
+    @abstractmethod
+    def decode_flops(self, context: float) -> float:
+        """FLOP of one token, whatever the context."""
+
+    def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
+        """FLOP of `new_tokens`, one after the other."""
+        return self.decode_flops(cached_tokens) * new_tokens
+
+    def live_tokens(self, context: float) -> float:
+        """Tokens of a cache that one token reads: none."""
+        del context
+        return 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba2:
+class Mamba2(_Uncached):
     """A state-space layer: its state does not grow with the context."""
 
     inner: int
@@ -168,32 +195,19 @@ class Mamba2:
         return self.convolved * (self.kernel + 1) + 3 * self.heads + self.inner
 
     @property
-    def kv_elements(self) -> int:
-        """Elements that one more token keeps: none."""
-        return 0
-
-    @property
     def state_elements(self) -> int:
         """Elements kept per request: the convolution's tail and the state."""
         return (self.kernel - 1) * self.convolved + self.heads * self.head_dim * self.state
 
+    @override
     def decode_flops(self, context: float) -> float:
         """FLOP of one token: update and read-out of the state."""
         del context
         return 6 * self.heads * self.head_dim * self.state
 
-    def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
-        """FLOP of the scan over `new_tokens`."""
-        return self.decode_flops(cached_tokens) * new_tokens
-
-    def live_tokens(self, context: float) -> float:
-        """Tokens of a cache that one token reads: none."""
-        del context
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatedDeltaNet:
+class GatedDeltaNet(_Uncached):
     """Linear attention with a gated delta rule (Qwen3-Next)."""
 
     key_heads: int
@@ -218,33 +232,20 @@ class GatedDeltaNet:
         return self.convolved * self.kernel + 2 * self.value_heads + self.value_dim
 
     @property
-    def kv_elements(self) -> int:
-        """Elements that one more token keeps: none."""
-        return 0
-
-    @property
     def state_elements(self) -> int:
         """Elements kept per request: the convolution's tail and the state."""
         state = self.value_heads * self.value_dim * self.key_dim
         return (self.kernel - 1) * self.convolved + state
 
+    @override
     def decode_flops(self, context: float) -> float:
         """FLOP of one token (handbook 1.2, not re-checked)."""
         del context
         return 6 * self.value_heads * self.key_dim * self.value_dim
 
-    def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
-        """FLOP of the scan over `new_tokens`."""
-        return self.decode_flops(cached_tokens) * new_tokens
-
-    def live_tokens(self, context: float) -> float:
-        """Tokens of a cache that one token reads: none."""
-        del context
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoMixer:
+class NoMixer(_Uncached):
     """A layer that looks at no other token: a feed-forward network alone, or nothing."""
 
     kind: Literal["none"] = "none"
@@ -258,27 +259,13 @@ class NoMixer:
         return 0
 
     @property
-    def kv_elements(self) -> int:
-        """Elements that one more token keeps: none."""
-        return 0
-
-    @property
     def state_elements(self) -> int:
         """Elements kept per request: none."""
         return 0
 
+    @override
     def decode_flops(self, context: float) -> float:
         """FLOP of one token: none."""
-        del context
-        return 0.0
-
-    def prefill_flops(self, new_tokens: float, cached_tokens: float) -> float:
-        """FLOP of a prompt: none."""
-        del new_tokens, cached_tokens
-        return 0.0
-
-    def live_tokens(self, context: float) -> float:
-        """Tokens of a cache that one token reads: none."""
         del context
         return 0.0
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from api.cli import main
 from db.identity import Principal, Role
 from db.session import Sessions
-from tests.api.front import KEY, PROJECT, Engine, Own, Stub
+from tests.api.front import KEY, PROJECT, Engine, Own, Run, Stub
 from tests.api.world import World, settle
 from tests.fakes.directory import PlantedDirectory
 
@@ -38,6 +39,19 @@ def address(world: World) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture
+def rooftune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run a command on an empty data folder: exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        words = [str(argument) for argument in arguments]
+        code = main(["--data-dir", str(tmp_path / "data"), *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture

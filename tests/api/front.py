@@ -26,6 +26,8 @@ from tests.fakes.small_engine import SmallEngine
 KEY = "rt_planted_key"
 PROJECT = uuid.UUID(int=1)
 BEARER = {"Authorization": f"Bearer {KEY}"}
+# Runs a command of `rooftune`: exit code, standard output, standard error.
+Run = Callable[..., tuple[int, str, str]]
 
 
 def until(condition: Callable[[], bool], within_s: float = 5.0) -> bool:

@@ -1,32 +1,19 @@
 """The console command: offline inspection, exit codes, JSON answers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from api.cli import main
+from tests.api.front import Run
 from tests.api.world import TWO_REQUESTS, World
 
-Run = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run a command on an empty data folder: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--data-dir", str(tmp_path), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-def test_inspect_reports_rows_and_rejects_by_line(run: Run, shared: Path) -> None:
+def test_inspect_reports_rows_and_rejects_by_line(rooftune: Run, shared: Path) -> None:
     """Case T-12 without a service: exit 0, strict JSON."""
-    code, out, _ = run("workload", "inspect", str(shared / "cases/t12_bad_lines.jsonl"), "--json")
+    code, out, _ = rooftune(
+        "workload", "inspect", str(shared / "cases/t12_bad_lines.jsonl"), "--json"
+    )
     held = json.loads(out)
 
     assert code == 0
@@ -34,50 +21,50 @@ def test_inspect_reports_rows_and_rejects_by_line(run: Run, shared: Path) -> Non
     assert [item["line"] for item in held["report"]["rejects"]] == [2, 3, 4, 5, 6]
 
 
-def test_inspect_is_readable_by_people(run: Run, tmp_path: Path) -> None:
+def test_inspect_is_readable_by_people(rooftune: Run, tmp_path: Path) -> None:
     """Format, rows and what cannot be said from this file."""
     path = tmp_path / "two.jsonl"
     path.write_bytes(TWO_REQUESTS)
 
-    code, out, _ = run("workload", "inspect", str(path))
+    code, out, _ = rooftune("workload", "inspect", str(path))
 
     assert code == 0
     assert "2 accepted, 0 rejected" in out
     assert "unknown" in out
 
 
-def test_a_file_without_usable_rows_is_a_negative_answer(run: Run, shared: Path) -> None:
+def test_a_file_without_usable_rows_is_a_negative_answer(rooftune: Run, shared: Path) -> None:
     """Exit 1; the columns are named, in JSON as data."""
     path = str(shared / "cases/t01b_unmappable.jsonl")
 
-    code, _, err = run("workload", "inspect", path)
-    json_code, out, _ = run("workload", "inspect", path, "--json")
+    code, _, err = rooftune("workload", "inspect", path)
+    json_code, out, _ = rooftune("workload", "inspect", path, "--json")
 
     assert (code, json_code) == (1, 1)
     assert "foo" in err
     assert json.loads(out)["error"]["found"] == ["foo", "bar"]
 
 
-def test_wrong_usage_exits_2(run: Run) -> None:
+def test_wrong_usage_exits_2(rooftune: Run) -> None:
     """An unknown option, a missing file, no subcommand."""
     codes = [
-        run("workload", "list", "--nonsense")[0],
-        run("workload", "inspect", "no-such-file")[0],
-        run("nonsense")[0],
+        rooftune("workload", "list", "--nonsense")[0],
+        rooftune("workload", "inspect", "no-such-file")[0],
+        rooftune("nonsense")[0],
     ]
 
     assert codes == [2, 2, 2]
 
 
-def test_no_service_exits_3(run: Run) -> None:
+def test_no_service_exits_3(rooftune: Run) -> None:
     """Nothing listens on the discard port."""
-    code, _, err = run("--url", "http://127.0.0.1:9", "study", "show", "x")
+    code, _, err = rooftune("--url", "http://127.0.0.1:9", "study", "show", "x")
 
     assert code == 3
     assert "rooftune up" in err
 
 
-def test_every_command_explains_itself(run: Run) -> None:
+def test_every_command_explains_itself(rooftune: Run) -> None:
     """Each of the prescribed subcommands has a help text and `--json`."""
     commands = [
         "up",
@@ -106,7 +93,7 @@ def test_every_command_explains_itself(run: Run) -> None:
         "key create",
         "key revoke",
     ]
-    found = {command: run(*command.split(), "--help") for command in commands}
+    found = {command: rooftune(*command.split(), "--help") for command in commands}
 
     assert {command for command, (code, _, _) in found.items() if code} == set()
     assert {command for command, (_, out, _) in found.items() if "--json" not in out} == set()
@@ -114,7 +101,7 @@ def test_every_command_explains_itself(run: Run) -> None:
 
 @pytest.mark.postgres
 def test_a_whole_round_through_a_service(
-    run: Run, world: World, address: str, tmp_path: Path
+    rooftune: Run, world: World, address: str, tmp_path: Path
 ) -> None:
     """Upload, list, study, cancel, watch: JSON on standard output, the ending as exit code."""
     path = tmp_path / "two.jsonl"
@@ -122,7 +109,7 @@ def test_a_whole_round_through_a_service(
     target = world.ready_target(world.client())
 
     def ask(*arguments: str) -> tuple[int, str]:
-        code, out, _ = run("--url", address, "--key", world.admin_key, *arguments, "--json")
+        code, out, _ = rooftune("--url", address, "--key", world.admin_key, *arguments, "--json")
         return code, out
 
     code, out = ask("workload", "upload", str(path), "--name", "two")
@@ -137,7 +124,7 @@ def test_a_whole_round_through_a_service(
     cancelled = ask("study", "cancel", study["id"])
     watched = ask("study", "watch", study["id"])
     missing = ask("workload", "show", study["id"])
-    shown = run("--url", address, "--key", world.admin_key, "study", "show", study["id"])[1]
+    shown = rooftune("--url", address, "--key", world.admin_key, "study", "show", study["id"])[1]
 
     assert [code, begun[0], cancelled[0]] == [0, 0, 0]
     assert listed["items"] == [workload]

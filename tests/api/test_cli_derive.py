@@ -1,7 +1,7 @@
 """`rooftune workload derive`: traffic made of traffic files, offline."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,23 +9,14 @@ import pytest
 from advisor.traffic.reading import read_trace
 from advisor.traffic.sampling.synthesis import Recipe, derived
 from advisor.traffic.trace import Trace
-from api.cli import main
 from api.cli.answer import Exit
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.api.front import Run
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(rooftune: Run) -> Run:
     """Run `rooftune workload derive`: exit code, standard output, standard error."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        options = [str(argument) for argument in arguments]
-        code = main(["--data-dir", str(tmp_path / "data"), "workload", "derive", *options])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return partial(rooftune, "workload", "derive")
 
 
 def written(path: Path, rows: list[dict[str, object]]) -> Path:

@@ -1,7 +1,7 @@
 """`rooftune forecast`: offline, on a file, with or without a model folder."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,38 +10,22 @@ from advisor.canonical import as_json
 from advisor.recommender.outlook import Outlook, TechniqueOutlook
 from advisor.recommender.screening import Forecast, Worth
 from advisor.techniques import TECHNIQUES
-from api.cli import main
 from api.cli.answer import Exit
 from api.cli.forecast import ending
+from tests.api.front import Run
 from tests.api.world import TWO_REQUESTS
+from tests.fakes.model_configs import LLAMA_32_1B
 from tests.fakes.model_folder import write_model_folder
 from tests.fakes.values import DEVICE
 
-Run = Callable[..., tuple[int, str, str]]
 LENGTHS = b"prompt_tokens,output_tokens\n100,10\n200,40\n50,5\n"
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 2048,
-    "intermediate_size": 8192,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 16,
-    "vocab_size": 128_256,
-    "max_position_embeddings": 4096,
-    "torch_dtype": "bfloat16",
-}
+CONFIG = {**LLAMA_32_1B, "max_position_embeddings": 4096}
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(rooftune: Run) -> Run:
     """Run `rooftune forecast`: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--data-dir", str(tmp_path / "data"), "forecast", *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return partial(rooftune, "forecast")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`rooftune simulate`: a traffic file on a simulated engine, offline."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,42 +9,19 @@ import numpy as np
 import pytest
 
 from advisor.simulator.predicted import PERCENTILES
-from api.cli import main
+from tests.api.front import Run
+from tests.fakes.model_configs import LLAMA_31_70B, LLAMA_32_1B
 from tests.fakes.model_folder import write_model_folder
 
-Run = Callable[..., tuple[int, str, str]]
-SMALL = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 2048,
-    "intermediate_size": 8192,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 16,
-    "vocab_size": 128_256,
-    "max_position_embeddings": 4096,
-    "torch_dtype": "bfloat16",
-}
-LARGE = {
-    **SMALL,
-    "hidden_size": 8192,
-    "intermediate_size": 28_672,
-    "num_attention_heads": 64,
-    "num_hidden_layers": 80,
-}
+SMALL = {**LLAMA_32_1B, "max_position_embeddings": 4096}
+LARGE = {**LLAMA_31_70B, "max_position_embeddings": 4096}
 NGRAM = 'speculative_config={"method":"ngram","num_speculative_tokens":2}'
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(rooftune: Run) -> Run:
     """Run `rooftune simulate`: exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--data-dir", str(tmp_path / "data"), "simulate", *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return partial(rooftune, "simulate")
 
 
 @pytest.fixture

@@ -20,7 +20,29 @@ def decoder(architecture: str, *sizes: int, **others: object) -> dict[str, Any]:
     return {"architectures": [architecture], **named, "torch_dtype": "bfloat16", **others}
 
 
-LLAMA_31_8B = decoder("LlamaForCausalLM", 4096, 32, 32, 8, 14336, 128256, tie_word_embeddings=False)
+LLAMA_31_8B = decoder(
+    *("LlamaForCausalLM", 4096, 32, 32, 8, 14336, 128256),
+    tie_word_embeddings=False,
+    max_position_embeddings=131072,
+)
+LLAMA_31_70B = {
+    **LLAMA_31_8B,
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "intermediate_size": 28672,
+}
+LLAMA_32_1B = {
+    **LLAMA_31_8B,
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "intermediate_size": 8192,
+    "tie_word_embeddings": True,
+}
+LLAMA_2_7B = decoder(
+    "LlamaForCausalLM", 4096, 32, 32, 32, 11008, 32000, max_position_embeddings=4096
+)
+LLAMA_68M = decoder("LlamaForCausalLM", 768, 2, 12, 12, 3072, 32000, max_position_embeddings=2048)
 MISTRAL_7B = decoder("MistralForCausalLM", 4096, 32, 32, 8, 14336, 32000, sliding_window=4096)
 QWEN25_05B = decoder(
     "Qwen2ForCausalLM", 896, 24, 14, 2, 4864, 151936, tie_word_embeddings=True, sliding_window=32768
@@ -29,6 +51,11 @@ QWEN3_06B = decoder(
     "Qwen3ForCausalLM", 1024, 28, 16, 8, 3072, 151936, tie_word_embeddings=True, head_dim=128
 )
 QWEN3_8B = decoder("Qwen3ForCausalLM", 4096, 36, 32, 8, 12288, 151936, head_dim=128)
+QWEN3_32B = decoder(
+    *("Qwen3ForCausalLM", 5120, 64, 64, 8, 25600, 151936),
+    head_dim=128,
+    max_position_embeddings=40960,
+)
 QWEN3_30B_A3B = decoder(
     *("Qwen3MoeForCausalLM", 2048, 48, 32, 4, 6144, 151936),
     head_dim=128,

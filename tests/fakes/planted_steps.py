@@ -7,28 +7,15 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.hardware import datasheet
-from advisor.llm import dense_model
 from advisor.roofline.calibration.peak_machine import PeakMachine
 from advisor.roofline.calibration.stretches import Observation
 from advisor.roofline.step.batch import Prefill, StepBatch
 from advisor.roofline.step.served import ServedModel
+from tests.fakes.published_models import LLAMA_31_8B
 
 Law: TypeAlias = Callable[[StepBatch], float]
 
-LLAMA_8B = dense_model(
-    architecture="LlamaForCausalLM",
-    hidden_size=4096,
-    num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=128256,
-    tied_embeddings=False,
-    max_position_embeddings=8192,
-    dtype="bfloat16",
-)
-H100_8B = PeakMachine(served=ServedModel(model=LLAMA_8B), device=datasheet("h100-sxm"))
+H100_8B = PeakMachine(served=ServedModel(model=LLAMA_31_8B), device=datasheet("h100-sxm"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

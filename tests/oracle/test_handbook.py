@@ -8,7 +8,6 @@ import pytest
 
 from advisor.estimate import Estimate, Source
 from advisor.hardware import H100_SXM, DeviceFacts
-from advisor.llm import ModelShape, read_config
 from advisor.measurement.knee import Curves
 from advisor.measurement.quality import design_effect
 from advisor.measurement.saturation import fit_saturation
@@ -40,64 +39,12 @@ from advisor.roofline.step.served import ServedModel
 from advisor.traffic.statistics.gangs import resampled_static_waste, static_waste
 from advisor.units import GIB
 from tests.fakes.planted_ladder import counters, load_point
-
-
-def model(architecture: str, *sizes: int, head_dim: int, tied: bool = False) -> ModelShape:
-    """Sizes: hidden, layers, heads, KV heads, feed-forward, vocabulary."""
-    keys = (
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "intermediate_size",
-        "vocab_size",
-    )
-    config: dict[str, object] = dict(zip(keys, sizes, strict=True))
-    config |= {"architectures": [architecture], "head_dim": head_dim, "dtype": "bfloat16"}
-    return read_config({**config, "tie_word_embeddings": tied})
-
-
-LLAMA_8B = model("LlamaForCausalLM", 4096, 32, 32, 8, 14336, 128256, head_dim=128)
-QWEN25_05B = model("Qwen2ForCausalLM", 896, 24, 14, 2, 4864, 151936, head_dim=64, tied=True)
-QWEN3_06B = model("Qwen3ForCausalLM", 1024, 28, 16, 8, 3072, 151936, head_dim=128, tied=True)
-QWEN3_8B = model("Qwen3ForCausalLM", 4096, 36, 32, 8, 12288, 151936, head_dim=128)
-
-
-@pytest.mark.parametrize(
-    "shape,published",
-    [
-        (LLAMA_8B, 8_030_261_248),
-        (QWEN25_05B, 494_032_768),
-        (QWEN3_06B, 596_049_920),
-        (QWEN3_8B, 8_190_735_360),
-    ],
-    ids=["Llama-3.1-8B", "Qwen2.5-0.5B", "Qwen3-0.6B", "Qwen3-8B"],
-)
-def test_parameter_counts_equal_the_published_ones(shape: ModelShape, published: int) -> None:
-    """T1.1: to the last parameter."""
-    assert shape.parameters == published
-
-
-def test_flops_of_a_decoded_token() -> None:
-    """T1.2: linear layers, head, and attention at 1,024 tokens of context."""
-    assert LLAMA_8B.linear_parameters == 6_979_321_856
-    assert LLAMA_8B.flops_per_token() == 15_009_316_864
-    assert LLAMA_8B.attention_flops(1024) == 536_870_912
-
-
-def test_flops_of_a_prefill() -> None:
-    """T1.3: the head on the last token only, and half the square in attention."""
-    tokens = 2048
-    blocks = 2 * LLAMA_8B.linear_parameters * tokens + LLAMA_8B.prefill_attention_flops(tokens)
-    head = 2 * LLAMA_8B.head_parameters
-
-    assert (blocks + head) / 1e12 == pytest.approx(29.689, rel=1e-4)
-    assert head * (tokens - 1) / 1e12 == pytest.approx(2.151, rel=1e-3)
+from tests.fakes.published_models import LLAMA_31_8B
 
 
 def test_cache_bytes_per_token() -> None:
     """T2.1: 32 layers of 8 key-value heads of 128, two tensors, two bytes."""
-    assert LLAMA_8B.kv_bytes_per_token() == 131_072
+    assert LLAMA_31_8B.kv_bytes_per_token() == 131_072
 
 
 def test_cache_capacity_equals_the_engines_own() -> None:
@@ -200,7 +147,7 @@ def test_tokens_of_one_answer_are_not_independent() -> None:
 def test_a_decode_step_of_64_requests() -> None:
     """T3.2: at the speed of light, and with measured kernel efficiencies."""
     batch = StepBatch(decode_contexts=(1024.0,) * 64)
-    served = ServedModel(model=LLAMA_8B)
+    served = ServedModel(model=LLAMA_31_8B)
     light = speed_of_light(served, H100_SXM)
     shares = exact_efficiency(memory=0.86, compute=0.81, attention=0.81)
     kernels = roofline_step(served, H100_SXM, shares)
@@ -212,7 +159,7 @@ def test_a_decode_step_of_64_requests() -> None:
 def test_a_prefill_in_the_step_cannot_hide_the_decodes() -> None:
     """T3.3: 64 decodes and a prompt of 2,048 tokens in one step."""
     batch = StepBatch(decode_contexts=(1024.0,) * 64, prefills=(Prefill(new_tokens=2048),))
-    light = speed_of_light(ServedModel(model=LLAMA_8B), H100_SXM)
+    light = speed_of_light(ServedModel(model=LLAMA_31_8B), H100_SXM)
 
     assert light.seconds(batch) == pytest.approx(33.80e-3, rel=1e-4)
 
@@ -327,29 +274,6 @@ def case(shared: Path, name: str) -> dict[str, object]:
     loaded = json.loads((shared / "cases" / name).read_text(encoding="utf-8"))
     assert isinstance(loaded, dict)
     return loaded
-
-
-def test_case_m_01_grouped_query_cache(shared: Path) -> None:
-    """Key-value heads, not all heads: a quarter of what the wrong form says."""
-    shape = read_config(case(shared, "m01_gqa.json"))
-
-    assert (shape.kv_bytes_per_token(), shape.parameters) == (131_072, 8_030_261_248)
-
-
-def test_case_m_02_stated_head_dim(shared: Path) -> None:
-    """Hidden size over heads would promise memory that is not there."""
-    assert read_config(case(shared, "m02_head_dim.json")).kv_bytes_per_token() == 147_456
-
-
-def test_case_m_09_tied_tables(shared: Path) -> None:
-    """Stored once or twice; multiplied once in both."""
-    config = case(shared, "m02_head_dim.json")
-    tied, untied = read_config(config), read_config({**config, "tie_word_embeddings": False})
-
-    assert (tied.parameters, untied.parameters) == (4_022_468_096, 4_411_424_256)
-    assert tied.flops_per_token() == untied.flops_per_token()
-    assert 2 * tied.head_parameters == 2 * untied.head_parameters == 2 * 151_936 * 2_560
-    assert tied.step_weight_bytes() == untied.step_weight_bytes()
 
 
 def test_case_s_16_the_best_draft_length_comes_from_positions(shared: Path) -> None:

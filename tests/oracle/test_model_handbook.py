@@ -11,31 +11,16 @@ from advisor.llm.feed_forward import ROUTING_SKEW, Experts
 from advisor.llm.shape import LayerGroup, ModelShape
 from advisor.units import MIB
 from tests.fakes import model_configs as published
+from tests.fakes.published_models import LLAMA_31_8B, MIXTRAL_8X7B
+from tests.validate.memory.examples import Example, parameter_counts
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 
 
-@pytest.mark.parametrize(
-    "config, parameters",
-    [
-        (published.LLAMA_31_8B, 8_030_261_248),
-        (published.QWEN25_05B, 494_032_768),
-        (published.QWEN3_06B, 596_049_920),
-        (published.QWEN3_8B, 8_190_735_360),
-        (published.GEMMA3_27B, 27_009_346_304),
-        (published.MIXTRAL_8X7B, 46_702_792_704),
-        (published.QWEN3_30B_A3B, 30_532_122_624),
-        (published.DEEPSEEK_V3, 671_026_404_352),
-        (published.GPT_OSS_20B, 20_914_757_184),
-        (published.MAMBA2_27B, 2_702_599_680),
-        (published.QWEN3_NEXT_80B, 79_674_391_296),
-    ],
-)
-def test_parameter_counts_equal_the_handbook_to_the_last(
-    config: published.Config, parameters: int
-) -> None:
+@pytest.mark.parametrize("example", tuple(parameter_counts()), ids=lambda example: example.name)
+def test_parameter_counts_equal_the_handbook_to_the_last(example: Example) -> None:
     """T1.1: every kind of layer."""
-    assert read_config(config).parameters == parameters
+    assert example.computed == example.stated
 
 
 @pytest.mark.parametrize(
@@ -70,7 +55,7 @@ def test_active_parameters_count_the_experts_of_one_token() -> None:
 
 def test_flops_of_a_token_and_of_a_prefill() -> None:
     """T1.2 and T1.3: linear layers, head, attention at 1,024 and over a causal 2,048."""
-    llama = read_config(published.LLAMA_31_8B)
+    llama = LLAMA_31_8B
     prefill = 2 * llama.linear_parameters * 2048 + llama.prefill_attention_flops(2048)
 
     assert llama.linear_parameters == 6_979_321_856
@@ -130,7 +115,7 @@ def test_a_quantized_checkpoint_keeps_embedding_and_head() -> None:
 
 def test_weight_read_ratios_of_formats() -> None:
     """T7.8: how much less a decode step of Llama-8B reads."""
-    plain = read_config(published.LLAMA_31_8B).step_weight_bytes()
+    plain = LLAMA_31_8B.step_weight_bytes()
     modelopt = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
     found = [
         plain
@@ -164,7 +149,7 @@ def test_case_m_07_memory_of_all_experts(shared: Path) -> None:
     """A mixture of 125.1 B at 0.58 bytes takes 72.6 GB, whatever works per token."""
     told = case(shared, "m07_moe_total.json")
     packed = WeightFormat(name="packed", bits=8 * told["bytes_per_param"], units="bfloat16")
-    mixtral = read_config(published.MIXTRAL_8X7B)
+    mixtral = MIXTRAL_8X7B
     scaled = ModelShape(
         architecture="MixtralForCausalLM",
         hidden_size=1,
@@ -197,7 +182,8 @@ def test_case_m_09_tied_tables(shared: Path) -> None:
 
     assert (tied.parameters, untied.parameters) == (4_022_468_096, 4_411_424_256)
     assert tied.flops_per_token() == untied.flops_per_token()
-    assert 2 * tied.head_parameters == 2 * 151_936 * 2_560
+    assert 2 * tied.head_parameters == 2 * untied.head_parameters == 2 * 151_936 * 2_560
+    assert tied.step_weight_bytes() == untied.step_weight_bytes()
 
 
 def test_case_m_11_a_vision_model_is_not_its_namesake(shared: Path) -> None:

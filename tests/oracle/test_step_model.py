@@ -1,6 +1,7 @@
 """Worked examples of the step model (handbook 1.2 to 3.2) and the case of two cards on PCIe."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,7 @@ import pytest
 
 from advisor.hardware import CATALOGUE, H100_SXM, all_reduce, card
 from advisor.hardware.measured import knee_tokens
-from advisor.llm import dense_model, weight_format
-from advisor.llm.feed_forward import Experts
-from advisor.llm.mixers import Attention
-from advisor.llm.shape import LayerGroup, ModelShape
+from advisor.llm import weight_format
 from advisor.roofline.step.batch import Prefill, StepBatch
 from advisor.roofline.step.efficiency import exact_efficiency, machine, prior_efficiency
 from advisor.roofline.step.operations import Kind, operations
@@ -20,40 +18,14 @@ from advisor.roofline.step.products import layer_products
 from advisor.roofline.step.ranges import ProductEfficiency, known
 from advisor.roofline.step.rooflinestep import RooflineStep
 from advisor.roofline.step.served import ServedModel
+from tests.fakes.published_models import LLAMA_31_8B, QWEN3_30B_A3B
 
-LLAMA_8B = dense_model(
-    architecture="LlamaForCausalLM",
-    hidden_size=4096,
-    num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=128256,
-    tied_embeddings=False,
-    max_position_embeddings=131072,
-    dtype="bfloat16",
-)
-EXPERTS = ModelShape(
-    architecture="Qwen3MoeForCausalLM",
-    hidden_size=2048,
-    vocab_size=151_936,
-    layers=(
-        LayerGroup(
-            count=1,
-            mixer=Attention(heads=32, kv_heads=4, head_dim=128),
-            feed_forward=Experts(experts=128, active=8, intermediate=768),
-        ),
-    ),
-    tied_embeddings=False,
-    dtype="bfloat16",
-    max_position_embeddings=None,
-)
+EXPERTS = replace(QWEN3_30B_A3B, layers=(replace(QWEN3_30B_A3B.layers[0], count=1),))
 
 
 def test_flops_of_one_decoded_token() -> None:
     """T1.2: blocks and head, and attention at 1,024 keys."""
-    found = operations(ServedModel(model=LLAMA_8B), StepBatch(decode_contexts=(1024.0,)))
+    found = operations(ServedModel(model=LLAMA_31_8B), StepBatch(decode_contexts=(1024.0,)))
     by_kind = {
         kind: sum(item.flops for item in found if item.kind is kind)
         for kind in (Kind.LINEAR, Kind.HEAD, Kind.DECODE_ATTENTION)
@@ -67,7 +39,7 @@ def test_flops_of_one_decoded_token() -> None:
 def test_flops_of_a_prompt() -> None:
     """T1.3: 29.689 TFLOP, the head on the last position only."""
     batch = StepBatch(prefills=(Prefill(new_tokens=2048),))
-    found = operations(ServedModel(model=LLAMA_8B), batch)
+    found = operations(ServedModel(model=LLAMA_31_8B), batch)
 
     assert sum(item.flops for item in found) / 1e12 == pytest.approx(29.689, rel=1e-4)
 
@@ -125,7 +97,7 @@ def test_measured_shares_give_the_published_knee(
 
 def test_rows_of_a_quantized_product_come_in_tiles() -> None:
     """T3.4: 129 rows cost twice 128, 1.984 times as much a row."""
-    served = ServedModel(model=LLAMA_8B, weights=weight_format("fp8"))
+    served = ServedModel(model=LLAMA_31_8B, weights=weight_format("fp8"))
     base = machine(H100_SXM, served, exact_efficiency())
     tiled = exact_efficiency()
     tiles = ProductEfficiency(memory=known(1.0), compute=known(1.0), tile=128)
@@ -168,7 +140,7 @@ def test_all_reduces_of_a_70b_model_on_eight_cards() -> None:
 @pytest.mark.parametrize("scheme,read_gb", [("W4A16-zero", 4.677), ("fp8", 8.030)])
 def test_quantized_blocks_and_a_16_bit_head(scheme: str, read_gb: float) -> None:
     """T7.2: what a step reads of Llama-8B."""
-    served = ServedModel(model=LLAMA_8B, weights=weight_format(scheme))
+    served = ServedModel(model=LLAMA_31_8B, weights=weight_format(scheme))
     found = operations(served, StepBatch(decode_contexts=(1.0,)))
 
     assert sum(item.weight_bytes for item in found) / 1e9 == pytest.approx(read_gb, abs=1e-3)
@@ -181,7 +153,7 @@ def test_eight_bit_prefill_gains_what_kernels_gain(key: str, ratio: float) -> No
     batch = StepBatch(prefills=(Prefill(new_tokens=65_536),))
     seconds = []
     for weights in (None, weight_format("fp8")):
-        served = ServedModel(model=LLAMA_8B, weights=weights)
+        served = ServedModel(model=LLAMA_31_8B, weights=weights)
         step = roofline_step(served, device, prior_efficiency(device))
         seconds.append(float(step._blocks.seconds(np.array(batch.tokens))))
 
@@ -191,9 +163,9 @@ def test_eight_bit_prefill_gains_what_kernels_gain(key: str, ratio: float) -> No
 def test_a_card_without_8_bit_floats_unpacks_them() -> None:
     """Handbook 7.2: fp8 on an A100 is weight-only; it halves what decoding reads."""
     device = CATALOGUE["a100-80-sxm"].facts
-    served = ServedModel(model=LLAMA_8B, weights=weight_format("fp8"))
+    served = ServedModel(model=LLAMA_31_8B, weights=weight_format("fp8"))
     step = speed_of_light(served, device)
-    plain = speed_of_light(ServedModel(model=LLAMA_8B), device)
+    plain = speed_of_light(ServedModel(model=LLAMA_31_8B), device)
     prompt = StepBatch(prefills=(Prefill(new_tokens=4096),))
     decode = StepBatch(decode_contexts=(1.0,))
 
@@ -205,7 +177,7 @@ def test_case_e_26_two_cards_on_pcie_are_better_apart(shared: Path) -> None:
     """Replicas double the throughput, two ranks without a peer link hardly gain."""
     given = json.loads((shared / "cases" / "e26_tp_pcie.json").read_text(encoding="utf-8"))
     measured = given["measured_tok_s"]
-    model = LLAMA_8B
+    model = LLAMA_31_8B
     assert (model.hidden_size, model.num_layers) == (given["hidden_size"], given["layers"])
     device = card("l40s").facts
     table = all_reduce("l40s", given["gpus"])

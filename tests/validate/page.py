@@ -8,9 +8,10 @@ from tests.validate.report import Point, ValidationSet, summary
 HEAD = """# Validation: predicted against measured
 
 Written by `make validate` from public measurements that are not part of this repository; splits
-and seeds are fixed in `tests/validate/`. Nothing here was fitted to the points it is tested on.
-Intervals are nominal 90 %; their width stands beside their coverage, because a wide interval
-covers anything. What a model leaves out is listed with each set.
+and seeds are fixed in `tests/validate/`. Nothing here was fitted to the points it is tested on;
+where a rule was changed after results had been seen, the notes of its set say so. Intervals are
+nominal 90 %; their width stands beside their coverage, because a wide interval covers anything.
+What a model leaves out is listed with each set.
 """
 # Wall times differ from run to run; they stand in build/validate.md only.
 TIMED = ("replay_s",)

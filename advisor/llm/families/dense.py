@@ -8,6 +8,8 @@ from advisor.llm.families.parts import (
     SLIDING,
     Blueprint,
     Family,
+    Habits,
+    attending,
     attention,
     blueprint,
     every,
@@ -22,20 +24,14 @@ _GEMMA3_PERIOD = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dense:
-    """What a config of a dense family leaves unsaid.
+class Dense(Habits):
+    """Decoders with one gated network in each layer.
 
-    `tied`: what is done where `tie_word_embeddings` is not written. `qkv_bias` is always there
-    (Qwen2); elsewhere `attention_bias` adds one to all four projections. `window` is how the window
-    is switched: "never", "always" where one is stated, "switched" by `use_sliding_window` from
-    layer `max_window_layers` on, "alternating" with full attention in every second layer, "pattern"
-    with full attention in every n-th. `norms` are per layer.
+    `window` is how the window is switched: "never", "always" where one is stated, "switched" by
+    `use_sliding_window` from layer `max_window_layers` on, "alternating" with full attention in
+    every second layer, "pattern" with full attention in every n-th. `norms` are per layer.
     """
 
-    tied: bool = False
-    qkv_bias: bool = False
-    qk_norm: bool = False
-    wide_norm: bool = False
     window: str = "never"
     norms: int = 2
 
@@ -43,21 +39,9 @@ class Dense:
         """Layers of the config."""
         count = keys.count("num_hidden_layers")
         network = gated(keys, bias=keys.flag("mlp_bias", default=False))
-        layers = [self.layer(keys, window, network) for window in self.windows(keys, count)]
+        reach = self.windows(keys, count)
+        layers = attending(self.attention(keys), reach, (network,) * count, norms=self.norms)
         return blueprint(keys, layers, tied=self.tied)
-
-    def layer(self, keys: Keys, window: int | None, network: DenseFeedForward) -> LayerGroup:
-        """One layer."""
-        all_four = keys.flag("attention_bias", default=False) and not self.qkv_bias
-        mixer = replace(
-            attention(keys),
-            window=window,
-            bias=self.qkv_bias or all_four,
-            output_bias=all_four,
-            qk_norm=self.qk_norm,
-            wide_norm=self.wide_norm,
-        )
-        return LayerGroup(count=1, mixer=mixer, feed_forward=network, norms=self.norms)
 
     def windows(self, keys: Keys, count: int) -> tuple[int | None, ...]:
         """The window of each layer."""

@@ -8,6 +8,7 @@ from advisor.llm.families.parts import (
     FULL,
     Blueprint,
     Family,
+    Habits,
     attention,
     blueprint,
     every,
@@ -63,8 +64,7 @@ def _qwen3_next(keys: Keys) -> Blueprint:
     count = keys.count("num_hidden_layers")
     period = keys.optional("full_attention_interval") or _FULL_PERIOD
     kinds = layer_kinds(keys, count) or every(count, period, first=_LINEAR)
-    bias = keys.flag("attention_bias", default=False)
-    full = replace(attention(keys), qk_norm=True, gated=True, bias=bias, output_bias=bias)
+    full = replace(Habits(qk_norm=True).attention(keys), gated=True)
     mixers: Mapping[str, Mixer] = {FULL: full, _LINEAR: _delta_net(keys)}
     feed_forwards: Sequence[FeedForward]
     if keys.optional_number("num_experts"):
@@ -115,8 +115,7 @@ def _bamba(keys: Keys) -> Blueprint:
     kinds = stated or tuple(
         "attention" if layer in attending else "mamba" for layer in range(count)
     )
-    bias = keys.flag("attention_bias", default=False)
-    full = replace(attention(keys), bias=bias, output_bias=bias)
+    full = Habits().attention(keys)
     network = gated(keys, bias=keys.flag("mlp_bias", default=False))
     layers = _interleaved(keys, kinds, (_bamba_mixer(keys), full), network)
     return blueprint(keys, layers, tied=False)
@@ -137,8 +136,7 @@ def _granite_hybrid(keys: Keys) -> Blueprint:
             intermediate=keys.count("intermediate_size"),
             shared_intermediate=shared,
         )
-    bias = keys.flag("attention_bias", default=False)
-    full = replace(attention(keys), bias=bias, output_bias=bias)
+    full = Habits().attention(keys)
     if len(kinds) != count:
         raise InvalidInput(keys.name("layer_types"), f"{len(kinds)} kinds for {count} layers")
     layers = _interleaved(keys, kinds, (_bamba_mixer(keys), full), network)

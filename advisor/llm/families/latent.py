@@ -10,8 +10,8 @@ from advisor.llm.families.parts import (
     gated,
     late_layers,
     networks,
+    routed_experts,
 )
-from advisor.llm.feed_forward import Experts
 from advisor.llm.keys import Keys
 from advisor.llm.mixers import LatentAttention
 from advisor.llm.shape import LayerGroup
@@ -32,13 +32,7 @@ def latent_attention(keys: Keys) -> LatentAttention:
 def deepseek(keys: Keys) -> Blueprint:
     """The heads for drafting (`num_nextn_predict_layers`) are loaded only to draft: left out."""
     count = keys.count("num_hidden_layers")
-    width = keys.count("moe_intermediate_size")
-    experts = Experts(
-        experts=keys.count("n_routed_experts"),
-        active=keys.count("num_experts_per_tok"),
-        intermediate=width,
-        shared_intermediate=width * (keys.optional_number("n_shared_experts") or 0),
-    )
+    experts = routed_experts(keys)
     mixer = latent_attention(keys)
     feed_forwards = networks(late_layers(keys, count), experts, lambda: gated(keys))
     layers = [LayerGroup(count=1, mixer=mixer, feed_forward=network) for network in feed_forwards]

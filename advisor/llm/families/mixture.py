@@ -9,47 +9,36 @@ from advisor.llm.families.parts import (
     SLIDING,
     Blueprint,
     Family,
+    Habits,
+    attending,
     attention,
     blueprint,
     every,
     gated,
     late_layers,
     networks,
+    routed_experts,
     sparse_layers,
     windows,
 )
-from advisor.llm.feed_forward import Experts, FeedForward
+from advisor.llm.feed_forward import Experts
 from advisor.llm.keys import Keys
-from advisor.llm.mixers import Attention
-from advisor.llm.shape import LayerGroup
 
 _SPELLINGS = ("num_experts", "num_local_experts")
 _NOPE_PERIOD = 4  # Llama 4: every fourth layer has no rotary positions and attends to everything
 
 
-def _layers(
-    mixer: Attention, reach: tuple[int | None, ...], feed_forwards: tuple[FeedForward, ...]
-) -> list[LayerGroup]:
-    return [
-        LayerGroup(count=1, mixer=replace(mixer, window=window), feed_forward=network)
-        for window, network in zip(reach, feed_forwards, strict=True)
-    ]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sparse:
+class Sparse(Habits):
     """Experts in the layers that `decoder_sparse_step` and `mlp_only_layers` choose, or in all.
 
-    `shared` reads Qwen2-MoE's gated shared expert; the other switches are those of `Attention`.
+    `shared` reads Qwen2-MoE's gated shared expert; `switched` binds the window only with
+    `use_sliding_window`.
     """
 
     experts: str
     width: str
     shared: bool = False
-    qkv_bias: bool = False
-    qk_norm: bool = False
-    wide_norm: bool = False
-    tied: bool = False
     switched: bool = False
 
     def __call__(self, keys: Keys) -> Blueprint:
@@ -62,16 +51,9 @@ class Sparse:
             shared_intermediate=keys.count("shared_expert_intermediate_size") if self.shared else 0,
             shared_gate=self.shared,
         )
-        all_four = keys.flag("attention_bias", default=False) and not self.qkv_bias
-        mixer = replace(
-            attention(keys),
-            bias=self.qkv_bias or all_four,
-            output_bias=all_four,
-            qk_norm=self.qk_norm,
-            wide_norm=self.wide_norm,
-        )
+        mixer = self.attention(keys)
         feed_forwards = networks(sparse_layers(keys, count), experts, lambda: gated(keys))
-        layers = _layers(mixer, self._windows(keys, count), feed_forwards)
+        layers = attending(mixer, self._windows(keys, count), feed_forwards)
         return blueprint(keys, layers, tied=self.tied)
 
     def _windows(self, keys: Keys, count: int) -> tuple[int | None, ...]:
@@ -91,27 +73,21 @@ def _gpt_oss(keys: Keys) -> Blueprint:
         bias=True,
     )
     mixer = replace(attention(keys), bias=bias, output_bias=bias, sinks=True)
-    layers = _layers(mixer, windows(keys, count, every(count, 2)), (experts,) * count)
+    layers = attending(mixer, windows(keys, count, every(count, 2)), (experts,) * count)
     return blueprint(keys, layers, tied=False)
 
 
 def _glm4(keys: Keys) -> Blueprint:
     """Dense layers first, then routed and shared experts (GLM-4.5)."""
     count = keys.count("num_hidden_layers")
-    width = keys.count("moe_intermediate_size")
-    experts = Experts(
-        experts=keys.count("n_routed_experts"),
-        active=keys.count("num_experts_per_tok"),
-        intermediate=width,
-        shared_intermediate=width * (keys.optional_number("n_shared_experts") or 0),
-    )
+    experts = routed_experts(keys)
     mixer = replace(
         attention(keys),
         bias=keys.flag("attention_bias", default=False),
         qk_norm=keys.flag("use_qk_norm", default=False),
     )
     feed_forwards = networks(late_layers(keys, count), experts, lambda: gated(keys))
-    return blueprint(keys, _layers(mixer, (None,) * count, feed_forwards), tied=False)
+    return blueprint(keys, attending(mixer, (None,) * count, feed_forwards), tied=False)
 
 
 def _llama4(keys: Keys) -> Blueprint:
@@ -137,7 +113,7 @@ def _llama4(keys: Keys) -> Blueprint:
     )
     reach = windows(keys, count, usual)
     feed_forwards = networks(sparse, experts, lambda: gated(keys, key="intermediate_size_mlp"))
-    found = blueprint(keys, _layers(attention(keys), reach, feed_forwards), tied=False)
+    found = blueprint(keys, attending(attention(keys), reach, feed_forwards), tied=False)
     chunked = "attention in chunks is counted as a window of the same size, which is never less"
     return replace(found, notes=(chunked,) if any(reach) else ())
 

@@ -1,7 +1,7 @@
 """What families of decoders share: layers one by one, attention, windows, experts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from advisor.errors import InvalidInput
@@ -58,6 +58,32 @@ def attention(keys: Keys, *, heads: int | None = None, kv_heads: int | None = No
     return Attention(heads=heads, kv_heads=kv_heads, head_dim=head_dim(keys, heads))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What a config of a family with grouped-query attention leaves unsaid.
+
+    `tied`: what is done where `tie_word_embeddings` is not written. `qkv_bias` is always there
+    (Qwen2); elsewhere `attention_bias` adds one to all four projections. The norms are those of
+    `Attention`.
+    """
+
+    tied: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    wide_norm: bool = False
+
+    def attention(self, keys: Keys) -> Attention:
+        """The usual attention with the family's biases and norms, without window."""
+        all_four = keys.flag("attention_bias", default=False) and not self.qkv_bias
+        return replace(
+            attention(keys),
+            bias=self.qkv_bias or all_four,
+            output_bias=all_four,
+            qk_norm=self.qk_norm,
+            wide_norm=self.wide_norm,
+        )
+
+
 def head_dim(keys: Keys, heads: int) -> int:
     """The stated size of a head, else hidden size over heads as transformers divides."""
     stated = keys.optional("head_dim")
@@ -103,6 +129,17 @@ def gated(keys: Keys, *, bias: bool = False, key: str = "intermediate_size") -> 
     return DenseFeedForward(intermediate=keys.count(key), bias=bias)
 
 
+def routed_experts(keys: Keys) -> Experts:
+    """Routed experts, and shared ones of the same width each (DeepSeek, GLM-4.5)."""
+    width = keys.count("moe_intermediate_size")
+    return Experts(
+        experts=keys.count("n_routed_experts"),
+        active=keys.count("num_experts_per_tok"),
+        intermediate=width,
+        shared_intermediate=width * (keys.optional_number("n_shared_experts") or 0),
+    )
+
+
 def sparse_layers(keys: Keys, count: int) -> tuple[bool, ...]:
     """Which layers have experts by `decoder_sparse_step` and `mlp_only_layers` (Qwen)."""
     step = keys.optional("decoder_sparse_step") or 1
@@ -123,3 +160,17 @@ def networks(
     """The feed-forward of each layer; `dense` is only asked where some layer has no experts."""
     plain = experts if all(sparse) else dense()
     return tuple(experts if chosen else plain for chosen in sparse)
+
+
+def attending(
+    mixer: Attention,
+    reach: Sequence[int | None],
+    feed_forwards: Sequence[FeedForward],
+    *,
+    norms: int = 2,
+) -> list[LayerGroup]:
+    """Layers of one attention, each with its own window of `reach` and its own feed-forward."""
+    return [
+        LayerGroup(count=1, mixer=replace(mixer, window=window), feed_forward=network, norms=norms)
+        for window, network in zip(reach, feed_forwards, strict=True)
+    ]

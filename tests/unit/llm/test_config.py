@@ -8,19 +8,7 @@ import pytest
 from advisor.errors import InvalidInput, UnknownName, UnsupportedArchitecture
 from advisor.llm import dtype_bytes, read_config
 from advisor.llm.mixers import Attention
-
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "tie_word_embeddings": False,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
+from tests.fakes.model_configs import LLAMA_31_8B as LLAMA
 
 
 def attention(config: dict[str, Any]) -> Attention:

@@ -19,10 +19,9 @@ from advisor.roofline.step.rooflinestep import RooflineStep
 from advisor.roofline.step.served import ServedModel, served_model
 from advisor.serving import Levers, ServingConfig, WeightQuantization
 from tests.fakes import model_configs
-from tests.fakes.model_configs import DEEPSEEK_V3, LLAMA_31_8B, QWEN3_NEXT_80B
 from tests.fakes.planted_world import DEVICE, MODEL, estimate
+from tests.fakes.published_models import DEEPSEEK_V3, LLAMA_31_8B, QWEN3_NEXT_80B
 
-LLAMA = read_config(LLAMA_31_8B)
 H100 = CATALOGUE["h100-sxm"].facts
 
 
@@ -38,18 +37,18 @@ def test_a_configuration_says_how_a_model_is_served() -> None:
             dtype="float16", quantization=WeightQuantization(scheme="W8A8"), kv_cache_dtype="fp8"
         )
     )
-    served = served_model(LLAMA, config)
+    served = served_model(LLAMA_31_8B, config)
 
     assert (served.computed_dtype, served.element_bytes) == ("float16", 2)
     assert (served.format.name, served.packed) == ("W8A8", True)
     assert served.cache_token_bytes == 65_536
-    assert served_model(LLAMA, ServingConfig()).cache_token_bytes == 131_072
+    assert served_model(LLAMA_31_8B, ServingConfig()).cache_token_bytes == 131_072
 
 
 def test_key_value_heads_are_copied_where_ranks_outnumber_them() -> None:
     """Case M-12: sixteen ranks hold as much of eight heads as eight ranks."""
     halves = [
-        ServedModel(model=LLAMA, tensor_parallel_size=ranks).cache_token_bytes
+        ServedModel(model=LLAMA_31_8B, tensor_parallel_size=ranks).cache_token_bytes
         for ranks in (1, 2, 8, 16)
     ]
 
@@ -58,9 +57,10 @@ def test_key_value_heads_are_copied_where_ranks_outnumber_them() -> None:
 
 def test_a_latent_cache_is_whole_on_every_rank() -> None:
     """Handbook 2.1: 70,272 bytes per token for DeepSeek-V3, on one rank as on eight."""
-    model = read_config(DEEPSEEK_V3)
     sizes = [
-        ServedModel(model=model, dtype="bfloat16", tensor_parallel_size=ranks).cache_token_bytes
+        ServedModel(
+            model=DEEPSEEK_V3, dtype="bfloat16", tensor_parallel_size=ranks
+        ).cache_token_bytes
         for ranks in (1, 8)
     ]
 
@@ -69,7 +69,7 @@ def test_a_latent_cache_is_whole_on_every_rank() -> None:
 
 def test_a_recurrent_state_is_read_and_written_whatever_the_context() -> None:
     """Qwen3-Next keeps a state per request in three layers of four."""
-    served = ServedModel(model=read_config(QWEN3_NEXT_80B))
+    served = ServedModel(model=QWEN3_NEXT_80B)
     short, long = (
         sum(
             item.cache_bytes
@@ -85,8 +85,8 @@ def test_a_recurrent_state_is_read_and_written_whatever_the_context() -> None:
 @pytest.mark.parametrize(
     "build,field",
     [
-        (lambda: ServedModel(model=LLAMA, tensor_parallel_size=0), "tensor_parallel_size"),
-        (lambda: ServedModel(model=LLAMA, routing=estimate(0.5, 0.0, 1.0)), "routing"),
+        (lambda: ServedModel(model=LLAMA_31_8B, tensor_parallel_size=0), "tensor_parallel_size"),
+        (lambda: ServedModel(model=LLAMA_31_8B, routing=estimate(0.5, 0.0, 1.0)), "routing"),
         (lambda: Machine(bandwidth_bytes_per_s=0, rate_flops_per_s=1), "bandwidth"),
         (lambda: Machine(bandwidth_bytes_per_s=1, rate_flops_per_s=1, memory=0), "memory"),
         (lambda: Machine(bandwidth_bytes_per_s=1, rate_flops_per_s=1, overlap=2), "overlap"),
@@ -101,12 +101,12 @@ def test_what_cannot_be_served_is_refused(build: object, field: str) -> None:
 
 def test_several_ranks_need_a_table_of_messages() -> None:
     """Unknown links are not free."""
-    served = ServedModel(model=LLAMA, tensor_parallel_size=2)
+    served = ServedModel(model=LLAMA_31_8B, tensor_parallel_size=2)
     with pytest.raises(InvalidInput, match="all_reduce"):
         roofline_step(served, H100, prior_efficiency(H100))
     table = all_reduce("h100-sxm", 2)
     step = roofline_step(served, H100, prior_efficiency(H100), all_reduce=table)
-    one = roofline_step(ServedModel(model=LLAMA), H100, prior_efficiency(H100))
+    one = roofline_step(ServedModel(model=LLAMA_31_8B), H100, prior_efficiency(H100))
     batch = StepBatch(decode_contexts=(1024.0,) * 8)
 
     assert 0.5 * one.seconds(batch) < step.seconds(batch) < one.seconds(batch)
@@ -166,7 +166,7 @@ def test_a_processor_leaves_activations_to_its_shares() -> None:
 )
 def test_units_follow_the_hardware(key: str, scheme: str, units: str, runs: str) -> None:
     """Traps 11 and 12 of handbook 13: narrow floats without their units are unpacked."""
-    served = ServedModel(model=LLAMA, weights=weight_format(scheme))
+    served = ServedModel(model=LLAMA_31_8B, weights=weight_format(scheme))
     found, weights = product_units(facts(key), served)
 
     assert (found, weights.name) == (units, runs)
@@ -187,7 +187,7 @@ def test_a_narrow_cache_speeds_attention_by_less_than_two(
     device = facts(key)
     attention_s = []
     for cache in (None, "fp8"):
-        served = ServedModel(model=LLAMA, kv_cache_dtype=cache)
+        served = ServedModel(model=LLAMA_31_8B, kv_cache_dtype=cache)
         step = roofline_step(served, device, prior_efficiency(device))
         fixed = 32 * step.machine.attention_latency_s
         attention_s.append(float(step.decode_s(np.array(32.0), np.array(context))) + fixed)
@@ -224,7 +224,7 @@ def test_the_engine_s_defaults_on_a_processor() -> None:
 
 def test_a_prediction_names_what_it_leaves_out() -> None:
     """With the notes of a model that was not understood in full."""
-    odd = replace(LLAMA, notes=("an unknown layer counted as attention",))
+    odd = replace(LLAMA_31_8B, notes=("an unknown layer counted as attention",))
     batch = StepBatch(decode_contexts=(100.0,))
     found = predict_step(ServedModel(model=odd), H100, batch, prior_efficiency(H100))
 
@@ -235,7 +235,7 @@ def test_a_prediction_names_what_it_leaves_out() -> None:
 
 def test_host_work_is_hidden_by_async_scheduling() -> None:
     """The longer of device and host instead of their sum."""
-    served = ServedModel(model=LLAMA)
+    served = ServedModel(model=LLAMA_31_8B)
     slow = replace(machine(H100, served, prior_efficiency(H100)), overhead_s=5e-3)
     batch = StepBatch(decode_contexts=(100.0,))
     after = RooflineStep(served=served, machine=slow)
@@ -246,15 +246,15 @@ def test_host_work_is_hidden_by_async_scheduling() -> None:
 
 def test_reading_and_computing_add_up_without_overlap() -> None:
     """Handbook 3.3: real engines lie between the longer of both and their sum."""
-    served = ServedModel(model=LLAMA)
+    served = ServedModel(model=LLAMA_31_8B)
     base = Machine(bandwidth_bytes_per_s=3e12, rate_flops_per_s=1e15)
     tokens = np.array([256.0])
     longer, half, both = (
         RooflineStep(served=served, machine=replace(base, overlap=share)).dense_s(tokens)[0]
         for share in (1.0, 0.5, 0.0)
     )
-    read_s = LLAMA.linear_bytes() / 3e12
-    computed_s = 2 * LLAMA.linear_parameters * 256 / 1e15
+    read_s = LLAMA_31_8B.linear_bytes() / 3e12
+    computed_s = 2 * LLAMA_31_8B.linear_parameters * 256 / 1e15
 
     assert longer == pytest.approx(max(read_s, computed_s))
     assert both == pytest.approx(read_s + computed_s)

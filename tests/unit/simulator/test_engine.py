@@ -1,11 +1,10 @@
 """What a configuration makes of an engine."""
 
 from advisor.hardware import all_reduce, datasheet
-from advisor.llm import read_config
 from advisor.roofline.step.efficiency import prior_efficiency
 from advisor.serving import ServingConfig
 from advisor.simulator.engine import SchedulerWords, engine_model
-from tests.fakes.model_configs import QWEN3_NEXT_80B
+from tests.fakes.published_models import QWEN3_NEXT_80B
 
 
 def test_a_recurrent_model_is_simulated_without_its_prefix_cache_and_says_so() -> None:
@@ -13,7 +12,7 @@ def test_a_recurrent_model_is_simulated_without_its_prefix_cache_and_says_so() -
     device = datasheet("h200-sxm")
 
     found = engine_model(
-        read_config(QWEN3_NEXT_80B),
+        QWEN3_NEXT_80B,
         device,
         ServingConfig(),
         SchedulerWords(tensor_parallel_size=2),

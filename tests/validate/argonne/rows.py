@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.hardware import DeviceFacts, datasheet
@@ -13,6 +13,7 @@ from advisor.roofline.calibration.offline_batch import BatchLimits, offline_batc
 from advisor.roofline.calibration.stretches import Stretch
 from advisor.roofline.step.served import ServedModel
 from advisor.units import GIB
+from tests.fakes.published_models import LLAMA_31_8B
 
 FILE = "batch_latency_argonne_llm_inference_bench.csv"
 # vLLM 0.5: share of the device for the engine, requests at once, least token budget of a prompt
@@ -71,8 +72,8 @@ def _model(  # noqa: PLR0913
 # widens all of them to the most (model_executor/models/decilm.py, 0.5).
 MODELS: Mapping[str, ModelShape] = {
     "meta-llama/Llama-2-7b-hf": _model("Llama-2-7B"),
-    "meta-llama/Meta-Llama-3-8B": _model(
-        "Llama-3-8B", heads=(32, 8), inner=14336, vocabulary=128256, positions=8192
+    "meta-llama/Meta-Llama-3-8B": replace(
+        LLAMA_31_8B, architecture="Llama-3-8B", dtype="float16", max_position_embeddings=8192
     ),
     "mistralai/Mistral-7B-v0.1": _model("Mistral-7B", heads=(32, 8), inner=14336, positions=32768),
     "Qwen/Qwen2-7B": _model(

@@ -4,42 +4,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.hardware import CATALOGUE, DATASHEETS, all_reduce
-from advisor.llm import ModelShape, WeightFormat, dense_model, read_config, weight_format
+from advisor.llm import ModelShape, WeightFormat, weight_format
 from advisor.llm.mixers import Attention
 from advisor.roofline.published import ampere_kernel_share, narrow_cache_slowdown
 from advisor.roofline.step.efficiency import CENTRE, FAST, SLOW, machine, prior_efficiency
 from advisor.roofline.step.machine import Machine
 from advisor.roofline.step.rooflinestep import RooflineStep
 from advisor.roofline.step.served import ServedModel
-from tests.fakes import model_configs as published
+from tests.fakes import published_models as published
 
 CURRENT = (0, 32)
 LEVELS = (CENTRE, FAST, SLOW)
 
 
-def _llama(layers: int, *sizes: int) -> ModelShape:
-    hidden, heads, kv_heads, wide, words = sizes
-    return dense_model(
-        architecture="LlamaForCausalLM",
-        hidden_size=hidden,
-        num_layers=layers,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=hidden // heads,
-        intermediate_size=wide,
-        vocab_size=words,
-        tied_embeddings=False,
-        max_position_embeddings=8192,
-        dtype="float16",
-    )
+def _half(model: ModelShape) -> ModelShape:
+    return replace(model, dtype="float16", max_position_embeddings=8192)
 
 
-LLAMA_3_8B = read_config({**published.LLAMA_31_8B, "torch_dtype": "float16"})
-LLAMA_3_70B = _llama(80, 8192, 64, 8, 28672, 128256)
-LLAMA_2_7B = _llama(32, 4096, 32, 32, 11008, 32000)
-LLAMA_68M = _llama(2, 768, 12, 12, 3072, 32000)
-MIXTRAL = read_config({**published.MIXTRAL_8X7B, "torch_dtype": "float16"})
-QWEN3_8B = read_config({**published.QWEN3_8B, "max_position_embeddings": 40960})
+LLAMA_3_8B = _half(published.LLAMA_31_8B)
+LLAMA_3_70B = _half(published.LLAMA_31_70B)
+LLAMA_2_7B = _half(published.LLAMA_2_7B)
+LLAMA_68M = _half(published.LLAMA_68M)
+MIXTRAL = replace(published.MIXTRAL_8X7B, dtype="float16")
+QWEN3_8B = replace(published.QWEN3_8B, max_position_embeddings=40960)
 
 # 4-bit weights whose products run in 8-bit float units.
 W4_FLOAT8 = replace(weight_format("W4A16"), name="W4AFP8", units="float8")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.estimate import Prediction
-from advisor.llm import ModelShape, dense_model
+from advisor.llm import ModelShape
 from advisor.roofline.memory import (
     BEFORE_0_21,
     CacheSettings,
@@ -23,6 +23,7 @@ from advisor.roofline.memory import (
 )
 from advisor.units import GIB
 from tests.bench.figures import Figure
+from tests.fakes.published_models import LLAMA_31_70B
 from tests.validate.argonne.rows import CARDS, FILE, MODELS
 from tests.validate.memory.examples import Example, memory_examples, parameter_counts
 from tests.validate.report import Point, ValidationSet
@@ -133,21 +134,6 @@ def _rtx_4090(measurements: Path) -> Point:
 # ----------------------------------------------------------------------------- llm-d
 
 
-_LLAMA_70B = dense_model(
-    architecture="LlamaForCausalLM",
-    hidden_size=8192,
-    num_layers=80,
-    num_heads=64,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=28672,
-    vocab_size=128256,
-    tied_embeddings=False,
-    max_position_embeddings=131072,
-    dtype="bfloat16",
-)
-
-
 def _llmd(measurements: Path) -> Iterator[Point]:
     """One replica of each width at its highest concurrency, far above what it holds.
 
@@ -166,7 +152,7 @@ def _llmd(measurements: Path) -> Iterator[Point]:
         by_ranks[int(row["tp"])].append(row)
     for ranks, own in sorted(by_ranks.items()):
         saturated: Mapping[str, str] = max(own, key=lambda row: int(row["concurrency"]))
-        budget = memory_budget(_plan(_LLAMA_70B, ranks=ranks))
+        budget = memory_budget(_plan(LLAMA_31_70B, ranks=ranks))
         yield Point(
             series="inferred from saturation",
             label=f"TP{ranks}",

@@ -18,6 +18,13 @@ from advisor.roofline.memory import (
 )
 from advisor.units import GIB
 from tests.fakes import model_configs as published
+from tests.fakes.published_models import (
+    DEEPSEEK_V3,
+    GEMMA3_27B,
+    GPT_OSS_20B,
+    LLAMA_31_8B,
+    QWEN3_NEXT_80B,
+)
 from tests.golden.layouts.cases import shape
 
 
@@ -73,58 +80,59 @@ def _token(model: ModelShape, name: str) -> int:
 
 def memory_examples() -> Iterator[Example]:
     """T2.1 to T2.8, each number of them."""
-    llama = read_config(published.LLAMA_31_8B)
-    deepseek = read_config(published.DEEPSEEK_V3)
-    yield from _token_examples(llama, deepseek)
-    yield from _plain_examples(llama, deepseek)
+    yield from _token_examples()
+    yield from _plain_examples()
     yield from _hybrid_examples()
     yield from _other_examples()
 
 
-def _token_examples(llama: ModelShape, deepseek: ModelShape) -> Iterator[Example]:
+def _token_examples() -> Iterator[Example]:
     for model, name, stated in (
-        (llama, "auto", 131_072),
-        (llama, "fp8_per_token_head", 67_584),
-        (llama, "int4_per_token_head", 34_816),
-        (llama, "nvfp4", 36_864),
-        (deepseek, "auto", 70_272),
-        (deepseek, "fp8_ds_mla", 40_016),
+        (LLAMA_31_8B, "auto", 131_072),
+        (LLAMA_31_8B, "fp8_per_token_head", 67_584),
+        (LLAMA_31_8B, "int4_per_token_head", 34_816),
+        (LLAMA_31_8B, "nvfp4", 36_864),
+        (DEEPSEEK_V3, "auto", 70_272),
+        (DEEPSEEK_V3, "fp8_ds_mla", 40_016),
     ):
-        yield Example(name=f"T2.1 {name}", computed=_token(model, name), stated=stated)
-    states = read_config(published.QWEN3_NEXT_80B).state_bytes()
+        label = f"T2.1 {model.architecture}, {name}"
+        yield Example(name=label, computed=_token(model, name), stated=stated)
+    states = QWEN3_NEXT_80B.state_bytes()
     yield Example(name="T2.1 states", computed=states, stated=36 * 1_097_728)
 
 
-def _plain_examples(llama: ModelShape, deepseek: ModelShape) -> Iterator[Example]:
+def _plain_examples() -> Iterator[Example]:
     for kv_dtype, length, blocks, concurrency in (
         ("auto", 131_072, 20_480, 2.5),
         ("auto", 8192, 20_480, 40.0),
         ("fp8", 8192, 40_960, 80.0),
     ):
         settings = replace(_SETTINGS, kv_cache_dtype=kv_dtype, max_model_len=length)
-        pool = _pool(llama, 40, settings)
-        yield Example(name="T2.2 blocks", computed=pool.num_blocks, stated=blocks)
+        pool = _pool(LLAMA_31_8B, 40, settings)
         yield Example(
-            name="T2.2 concurrency",
+            name=f"T2.2 blocks, {kv_dtype}, {length}", computed=pool.num_blocks, stated=blocks
+        )
+        yield Example(
+            name=f"T2.2 concurrency, {kv_dtype}, {length}",
             computed=pool.max_concurrency(length),
             stated=concurrency,
             digits=9,
         )
-    latent = _pool(deepseek, 20, replace(_SETTINGS, block_size=64))
+    latent = _pool(DEEPSEEK_V3, 20, replace(_SETTINGS, block_size=64))
     yield Example(name="T2.5 bytes per block", computed=latent.bytes_per_block, stated=4_497_408)
     yield Example(name="T2.5 blocks", computed=latent.num_blocks, stated=4_774)
     yield Example(name="T2.5 tokens", computed=latent.tokens, stated=305_536)
 
 
 def _hybrid_examples() -> Iterator[Example]:
-    gemma = _pool(read_config(published.GEMMA3_27B), 30, _SETTINGS)
+    gemma = _pool(GEMMA3_27B, 30, _SETTINGS)
     yield Example(name="T2.3 bytes per block", computed=gemma.bytes_per_block, stated=1_310_720)
     yield Example(name="T2.3 blocks", computed=gemma.num_blocks, stated=24_576)
     yield Example(
         name="T2.3 concurrency", computed=gemma.max_concurrency(32768), stated=2.864, digits=3
     )
     yield Example(name="T2.3 tokens", computed=gemma.tokens, stated=93_836)
-    oss = _pool(read_config(published.GPT_OSS_20B), 30, replace(_SETTINGS, max_model_len=131_072))
+    oss = _pool(GPT_OSS_20B, 30, replace(_SETTINGS, max_model_len=131_072))
     yield Example(name="T2.4 blocks", computed=oss.num_blocks, stated=81_920)
     yield Example(
         name="T2.4 concurrency", computed=oss.max_concurrency(131_072), stated=8.880, digits=3
@@ -139,12 +147,12 @@ def _other_examples() -> Iterator[Example]:
         non_kv_bytes=(15.0 + 1.6 + 1.2) * GIB,
         graph_bytes=0.6 * GIB,
     )
-    yield Example(name="T2.6 GiB", computed=left / GIB, stated=55.2, digits=3)
+    yield Example(name="T2.6 GiB", computed=left / GIB, stated=55.2, digits=6)
     tiny = shape((4, Attention(heads=4, kv_heads=2, head_dim=32)))
     cpu = _pool(tiny, 1, replace(_SETTINGS, block_size=128, max_model_len=2048))
     yield Example(name="T2.7 blocks", computed=cpu.num_blocks, stated=8_192)
     yield Example(name="T2.7 tokens", computed=cpu.tokens, stated=1_048_576)
-    yield Example(name="T2.7 concurrency", computed=cpu.max_concurrency(2048), stated=512)
+    yield Example(name="T2.7 concurrency", computed=cpu.max_concurrency(2048), stated=512, digits=9)
     lengths = (300, 900, 2000)
     contiguous = contiguous_utilisation(lengths, 8192)
     yield Example(name="T2.8 contiguous", computed=contiguous, stated=0.130, digits=3)

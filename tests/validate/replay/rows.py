@@ -8,16 +8,17 @@ import csv
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.llm import ModelShape, read_config
+from advisor.llm import ModelShape
 from advisor.roofline.kernels import AttentionRows, ExpertRows, KernelRow
 from advisor.simulator import Load
+from tests.fakes.published_models import LLAMA_31_8B, QWEN3_30B_A3B, QWEN3_32B
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -29,45 +30,10 @@ BLOCK_SIZE = 16
 MICRO = 1e-6
 
 
-def _config(architecture: str, sizes: tuple[int, ...], **more: object) -> Mapping[str, object]:
-    hidden, layers, heads, intermediate, vocabulary, positions = sizes
-    return {
-        "architectures": [architecture],
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": intermediate,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": positions,
-        "tie_word_embeddings": False,
-        "hidden_act": "silu",
-        "torch_dtype": "bfloat16",
-        **more,
-    }
-
-
-# Published configurations of the checkpoints.
-CONFIGS: Mapping[str, Mapping[str, object]] = {
-    "meta-llama/Llama-3.1-8B": _config(
-        "LlamaForCausalLM", (4096, 32, 32, 14336, 128256, 131072), model_type="llama"
-    ),
-    "Qwen/Qwen3-32B": _config(
-        "Qwen3ForCausalLM", (5120, 64, 64, 25600, 151936, 40960), model_type="qwen3"
-    ),
-    "Qwen/Qwen3-30B-A3B-Instruct-2507": _config(
-        "Qwen3MoeForCausalLM",
-        (2048, 48, 32, 6144, 151936, 262144),
-        model_type="qwen3_moe",
-        num_key_value_heads=4,
-        num_experts=128,
-        num_experts_per_tok=8,
-        moe_intermediate_size=768,
-        decoder_sparse_step=1,
-        mlp_only_layers=[],
-        norm_topk_prob=True,
-    ),
+MODELS: Mapping[str, ModelShape] = {
+    "meta-llama/Llama-3.1-8B": LLAMA_31_8B,
+    "Qwen/Qwen3-32B": QWEN3_32B,
+    "Qwen/Qwen3-30B-A3B-Instruct-2507": replace(QWEN3_30B_A3B, max_position_embeddings=262144),
 }
 
 
@@ -93,7 +59,7 @@ class Run:
 
     @property
     def shape(self) -> ModelShape:
-        return read_config(CONFIGS[self.model])
+        return MODELS[self.model]
 
 
 RUNS: tuple[Run, ...] = (

@@ -1,11 +1,12 @@
 """The models of the silicon rows in the sizes that their config.json publishes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.llm import LayerGroup, ModelShape, WeightFormat, weight_format
 from advisor.llm.feed_forward import DenseFeedForward, Experts
 from advisor.llm.mixers import Attention, LatentAttention
+from tests.fakes.published_models import LLAMA_31_70B, QWEN3_32B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,19 +15,6 @@ class SizedModel:
 
     shape: ModelShape
     is_dense: bool
-
-
-def _dense(
-    architecture: str, sizes: tuple[int, int, int, int, int], *, qk_norm: bool
-) -> SizedModel:
-    """`sizes`: hidden, layers, heads, intermediate, vocabulary; 8 key-value heads of 128."""
-    hidden, layers, heads, inner, vocabulary = sizes
-    group = LayerGroup(
-        count=layers,
-        mixer=Attention(heads=heads, kv_heads=8, head_dim=128, qk_norm=qk_norm),
-        feed_forward=DenseFeedForward(intermediate=inner),
-    )
-    return SizedModel(shape=_shape(architecture, hidden, vocabulary, (group,)), is_dense=True)
 
 
 def _shape(
@@ -73,10 +61,10 @@ def _gpt_oss_group(window: int | None) -> LayerGroup:
 
 
 MODELS: Mapping[str, SizedModel] = {
-    "meta-llama/Llama-3.1-70B": _dense(
-        "LlamaForCausalLM", (8192, 80, 64, 28672, 128256), qk_norm=False
+    "meta-llama/Llama-3.1-70B": SizedModel(shape=LLAMA_31_70B, is_dense=True),
+    "Qwen/Qwen3-32B": SizedModel(
+        shape=replace(QWEN3_32B, max_position_embeddings=131072), is_dense=True
     ),
-    "Qwen/Qwen3-32B": _dense("Qwen3ForCausalLM", (5120, 64, 64, 25600, 151936), qk_norm=True),
     "Qwen/Qwen3-235B-A22B-FP8": _mixture(
         "Qwen3MoeForCausalLM",
         4096,

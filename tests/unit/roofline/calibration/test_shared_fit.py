@@ -16,7 +16,8 @@ from advisor.roofline.calibration.posterior import fit_posterior
 from advisor.roofline.calibration.shared_fit import Samples, SharedFit, fit_shared
 from advisor.roofline.calibration.work import Floats, Form, Indices, Work, joined_work
 from advisor.roofline.step.served import ServedModel
-from tests.fakes.planted_steps import H100_8B, LLAMA_8B, decode
+from tests.fakes.planted_steps import H100_8B, decode
+from tests.fakes.published_models import LLAMA_31_8B
 
 TRUTH = StepParameters(
     host_s=2e-3,
@@ -52,7 +53,7 @@ def machine_of(model: ModelShape) -> PeakMachine:
 def both() -> tuple[Work, Floats]:
     """All loads of two models, and their inputs (ln B, ln s, which model)."""
     runs = [offline_batch(batch, tokens, tokens, LIMITS) for batch, tokens in LOADS]
-    work = joined_work([machine_of(model).work(runs) for model in (LLAMA_8B, SMALL)])
+    work = joined_work([machine_of(model).work(runs) for model in (LLAMA_31_8B, SMALL)])
     loads = np.log(np.array(LOADS * 2, dtype=np.float64))
     return work, np.column_stack([loads, np.repeat([0.0, 1.0], len(LOADS))])
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from advisor.llm import dense_model
 from advisor.roofline.closed_loop.fit import LoadFit, fit_load_tests
 from advisor.roofline.closed_loop.load_test import LoadPoint, LoadTest, play
 from advisor.roofline.closed_loop.loop import ClosedLoop
@@ -16,21 +15,9 @@ from advisor.roofline.closed_loop.scales import (
 )
 from advisor.roofline.step.machine import Machine
 from advisor.roofline.step.served import ServedModel
+from tests.fakes.published_models import LLAMA_31_8B
 
-MODEL = dense_model(
-    architecture="LlamaForCausalLM",
-    hidden_size=4096,
-    num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=128256,
-    tied_embeddings=False,
-    max_position_embeddings=8192,
-    dtype="bfloat16",
-)
-SERVED = ServedModel(model=MODEL)
+SERVED = ServedModel(model=LLAMA_31_8B)
 MACHINE = Machine(
     bandwidth_bytes_per_s=3.35e12,
     rate_flops_per_s=989e12,

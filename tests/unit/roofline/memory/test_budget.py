@@ -26,8 +26,8 @@ from advisor.roofline.memory import (
 from advisor.roofline.memory_plan import memory_plan
 from advisor.serving import EngineFacts, FunctionalSettings, Levers, ServingConfig
 from advisor.units import GIB
+from tests.fakes.published_models import LLAMA_31_8B
 from tests.golden.layouts.cases import CASES
-from tests.unit.roofline.memory.test_formats_and_shards import LLAMA
 
 
 def plan(
@@ -40,7 +40,7 @@ def plan(
 ) -> MemoryPlan:
     """Llama-3.1-8B on one device."""
     return MemoryPlan(
-        model=LLAMA,
+        model=LLAMA_31_8B,
         settings=CacheSettings(
             dtype="bfloat16", max_model_len=max_model_len, tensor_parallel=ranks
         ),
@@ -191,13 +191,13 @@ def test_a_huge_batch_binds_by_its_activations() -> None:
 def test_a_plan_takes_the_engines_defaults() -> None:
     """Unset levers are vLLM's own; set ones are kept."""
     device = datasheet("h100-sxm")
-    usual = memory_plan(LLAMA, device, ServingConfig())
+    usual = memory_plan(LLAMA_31_8B, device, ServingConfig())
     assert usual.settings.max_model_len == 131_072
     assert usual.device.utilization == 0.92
     assert usual.settings.async_scheduling
     levers = Levers(max_num_seqs=7, gpu_memory_utilization=0.5, kv_cache_dtype="fp8", block_size=32)
     functional = FunctionalSettings(max_model_len=1000, kv_cache_space_gib=2)
-    own = memory_plan(LLAMA, device, ServingConfig(functional=functional, levers=levers))
+    own = memory_plan(LLAMA_31_8B, device, ServingConfig(functional=functional, levers=levers))
     assert (own.max_num_seqs, own.settings.block_size, own.settings.max_model_len) == (7, 32, 1000)
     assert memory_budget(own).kv_bytes.value == 2 * GIB
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.llm import LayerGroup, ModelShape, dense_model, weight_format
+from advisor.llm import LayerGroup, ModelShape, weight_format
 from advisor.llm.feed_forward import Experts
 from advisor.llm.mixers import Attention, GatedDeltaNet, LatentAttention, Mamba2, NoMixer
 from advisor.roofline.memory import (
@@ -20,6 +20,7 @@ from advisor.roofline.memory import (
     weight_bytes_per_rank,
 )
 from advisor.roofline.memory.sharding import state_elements_per_rank
+from tests.fakes.published_models import LLAMA_31_8B
 from tests.golden.layouts.cases import CASES, shape
 
 HEADS = Attention(heads=32, kv_heads=8, head_dim=128)
@@ -27,19 +28,6 @@ LATENT = LatentAttention(
     heads=16, kv_rank=512, query_rank=None, nope_dim=128, rope_dim=64, value_dim=128
 )
 STATE = Mamba2(inner=4096, heads=64, head_dim=64, state=128, groups=1, kernel=4)
-LLAMA = dense_model(
-    architecture="LlamaForCausalLM",
-    hidden_size=4096,
-    num_layers=32,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=128256,
-    tied_embeddings=False,
-    max_position_embeddings=131072,
-    dtype="bfloat16",
-)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +107,12 @@ def test_ranks_split_or_copy_kv_heads() -> None:
 
 def test_weights_of_a_rank_add_up() -> None:
     """Two ranks hold the model, norms twice; 64 per rank pad the vocabulary."""
-    whole = LLAMA.weight_bytes()
+    whole = LLAMA_31_8B.weight_bytes()
     norms = 2 * 4096 * (2 * 32 + 1)
-    assert weight_bytes_per_rank(LLAMA) == whole
+    assert weight_bytes_per_rank(LLAMA_31_8B) == whole
     # 128,256 is a multiple of 128: nothing is padded.
-    assert weight_bytes_per_rank(LLAMA, 2) == (whole - norms) // 2 + norms
-    odd = replace(LLAMA, vocab_size=128_001)
+    assert weight_bytes_per_rank(LLAMA_31_8B, 2) == (whole - norms) // 2 + norms
+    odd = replace(LLAMA_31_8B, vocab_size=128_001)
     assert 2 * weight_bytes_per_rank(odd, 2) - 2 * norms + norms == pytest.approx(
         odd.weight_bytes() + 127 * 2 * 4096 * 2, abs=2
     )
@@ -169,8 +157,8 @@ def test_latents_and_routers_are_on_every_rank() -> None:
 
 def test_quantized_blocks_shard_with_their_scales() -> None:
     """Four bits and a scale per 128 weights, embeddings in 16 bit."""
-    packed = replace(LLAMA, weights=weight_format("W4A16"))
-    assert weight_bytes_per_rank(packed, 4) < weight_bytes_per_rank(LLAMA, 4) / 2
+    packed = replace(LLAMA_31_8B, weights=weight_format("W4A16"))
+    assert weight_bytes_per_rank(packed, 4) < weight_bytes_per_rank(LLAMA_31_8B, 4) / 2
 
 
 def test_states_shard_by_heads_and_copy_small_groups() -> None:
