@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-from advisor.simulator import fields as f
 from advisor.simulator.load import Load
+from advisor.simulator.scheduler import fields as f
 from advisor.simulator.settings import SchedulerSettings
 
 _KINDS = {"full": f.FULL, "sliding_window": f.SLIDING_WINDOW, "mamba": f.MAMBA}

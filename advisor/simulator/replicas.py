@@ -14,11 +14,11 @@ import numpy as np
 from advisor.errors import InvalidInput, UnknownName
 from advisor.roofline.step.curves import Curves, curves
 from advisor.roofline.step.steptime import StepTables
-from advisor.simulator import fields as f
 from advisor.simulator.arrays import new_state
-from advisor.simulator.kernel import advance
 from advisor.simulator.load import Load
 from advisor.simulator.outcome import Outcome
+from advisor.simulator.scheduler import fields as f
+from advisor.simulator.scheduler.kernel import advance
 from advisor.simulator.settings import SchedulerSettings
 from advisor.simulator.simulation import outcome_of, simulate
 

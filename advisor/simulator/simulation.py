@@ -8,11 +8,11 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.roofline.step.curves import curves
 from advisor.roofline.step.steptime import StepTables
-from advisor.simulator import fields as f
 from advisor.simulator.arrays import new_state
-from advisor.simulator.kernel import advance
 from advisor.simulator.load import Load
 from advisor.simulator.outcome import Outcome
+from advisor.simulator.scheduler import fields as f
+from advisor.simulator.scheduler.kernel import advance
 from advisor.simulator.settings import SchedulerSettings
 
 

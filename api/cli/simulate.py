@@ -1,13 +1,25 @@
 """`rooftune simulate`: a traffic file on a simulated engine, without a service or a device."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from advisor.hardware import DATASHEETS, DeviceFacts, all_reduce
+from advisor.estimate import Estimate, Source
+from advisor.hardware import (
+    CATALOGUE,
+    DATASHEETS,
+    DeviceFacts,
+    Price,
+    all_reduce,
+    price_of_tokens,
+    priced,
+    read_prices,
+)
 from advisor.roofline.step.efficiency import prior_efficiency
+from advisor.simulator.drafts import paying_drafts
 from advisor.simulator.engine import LevelledEngine, engine_model
 from advisor.simulator.from_traffic import TrafficLoad
 from advisor.simulator.predicted import (
@@ -56,6 +68,10 @@ Acceptance = Annotated[
 ]
 Limit = Annotated[float | None, typer.Option(min=0, help="A goal, in seconds.")]
 Seed = Annotated[int, typer.Option(help="Of what is drawn: accepted drafts, random routing.")]
+Prices = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Your prices by hour, TOML or JSON by card."),
+]
 Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Write a picture as HTML.")]
 
 
@@ -88,6 +104,7 @@ def simulate(
     ttft_p95: Limit = None,
     tpot_p95: Limit = None,
     seed: Seed = 0,
+    prices: Prices = None,
     columns: Columns = None,
     time_unit: TimeUnit = None,
     session_lengths: SessionLengths = None,
@@ -123,6 +140,7 @@ def simulate(
         )
         knobs = replace(knobs, words=gathered.with_acceptance(knobs.words, acceptance))
         answer = _answer(gathered, machine, knobs, asked, bars=bars)
+    answer = _advised(answer, machine.card, prices, stated=acceptance is not None)
     if plot is not None:
         _write_picture(plot, answer, f"{file.name} on {machine.device.name}")
     if as_json:
@@ -131,6 +149,31 @@ def simulate(
         print_answer(answer, f"{model.name} on {machine.device.name}")
     if answer.ending != Exit.OK:
         raise typer.Exit(answer.ending)
+
+
+def _advised(answer: Answer, card: str | None, prices: Path | None, *, stated: bool) -> Answer:
+    """With the drafts that pay, and the price of a million tokens: of the list or of `prices`."""
+    drafts = paying_drafts(
+        answer.engine,
+        answer.knobs.words,
+        answer.traffic.load,
+        source=Source.LITERATURE if stated else Source.SIMULATED,
+    )
+    price, currency = _price(answer, card, prices) or (None, None)
+    return replace(answer, drafts=drafts, price=price, currency=currency)
+
+
+def _price(answer: Answer, card: str | None, file: Path | None) -> tuple[Estimate, str] | None:
+    named: Mapping[str, Price] = {}
+    if file is not None:
+        kind: Literal["toml", "json"] = "json" if file.suffix == ".json" else "toml"
+        named = read_prices(file.read_text(encoding="utf-8"), kind, CATALOGUE)
+    rate = answer.predicted.get("output_tokens_per_s")
+    if card is None or rate is None or rate.low <= 0:
+        return None
+    price = priced(named)[card].price
+    cards = answer.knobs.words.tensor_parallel_size * answer.asked.replicas
+    return price_of_tokens(price, cards, rate), price.currency
 
 
 def _write_picture(file: Path, answer: Answer, title: str) -> None:

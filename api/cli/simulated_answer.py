@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advisor.canonical import as_json as plain
-from advisor.estimate import Prediction
+from advisor.estimate import Estimate, Prediction
+from advisor.roofline.speculation import DraftSchedule
 from advisor.simulator.engine import EngineModel
 from advisor.simulator.from_traffic import TrafficLoad
 from advisor.simulator.predicted import Binding, Run
@@ -32,7 +33,9 @@ class Asked:
 class Answer:
     """Everything that a simulation says. `runs` is empty where no engine starts.
 
-    `rates` are the highest rates the engines serve, by end; None where they are not known.
+    `rates` are the highest rates the engines serve, by end; None where they are not known. `drafts`
+    are the draft lengths that pay by batch, `price` a million output tokens at this load and
+    `currency` its unit; None where nobody knows.
     """
 
     engine: EngineModel
@@ -44,6 +47,9 @@ class Answer:
     predicted: Mapping[str, Prediction]
     rates: tuple[float | None, ...]
     form: ClosedForm | None
+    drafts: DraftSchedule | None = None
+    price: Estimate | None = None
+    currency: str | None = None
 
     @property
     def offered_per_s(self) -> float | None:
@@ -119,6 +125,9 @@ class Answer:
             "keeps_up": self.keeps_up if self.runs and None not in self.rates else None,
             "goals": dict(self.met),
             "closed_form": _form_json(self.form),
+            "paying_drafts": None if self.drafts is None else self.drafts.settings(),
+            "price_per_million_output_tokens": None if self.price is None else plain(self.price),
+            "currency": self.currency,
             "not_modelled": list(self.engine.not_modelled),
             "notes": list(self.knobs.notes),
         }

@@ -1,10 +1,12 @@
 """What `rooftune simulate` found, for a person."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 
 from rich.table import Table
 
 from advisor.estimate import Prediction
+from advisor.roofline.speculation import DraftSchedule
 from advisor.simulator.predicted import PERCENTILES
 from advisor.units import MILLISECONDS_PER_S, bytes_text, seconds_text
 from api.cli.answer import console
@@ -69,6 +71,28 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer.binds is not None:
         yield f"What binds: {answer.binds}."
     yield from _verdicts(answer)
+    if answer.drafts is not None:
+        yield _drafts_sentence(answer.drafts)
+    if answer.price is not None:
+        cost = answer.price
+        yield (
+            f"A million output tokens at this load: {cost.value:,.3g} {answer.currency}"
+            f" ({cost.low:,.3g} to {cost.high:,.3g}; {cost.basis})."
+        )
+
+
+def _drafts_sentence(schedule: DraftSchedule) -> str:
+    """The lengths that pay, and the setting that says so to vLLM."""
+    if schedule.num_speculative_tokens == 0:
+        return "No draft length pays at any number of decoding requests."
+    lengths = ", ".join(
+        f"{'none' if tokens == 0 else tokens} from {first} to {last}"
+        for first, last, tokens in schedule.ranges
+    )
+    return (
+        f"Draft tokens that pay by decoding requests: {lengths}. In --speculative-config:"
+        f" {json.dumps(schedule.settings())} (calculated, not measured)."
+    )
 
 
 def _load_sentences(answer: Answer) -> Iterator[str]:

@@ -188,6 +188,40 @@ def test_drafts_are_replayed_where_there_is_text(run: Run, model: str, tmp_path:
     assert held["predicted"]["accepted_draft_share"]["value"] > 0.5
 
 
+def test_the_drafts_that_pay_follow_their_acceptance(run: Run, model: str, quiet: str) -> None:
+    """Nearly all accepted: they pay; none accepted: none does. Without drafts no word of it."""
+    plain = (quiet, "--model", model, "--hardware", "l4")
+    good = asked(run, *plain, "--config", NGRAM, "--acceptance", "0.95,0.9")[1]
+    bad = asked(run, *plain, "--config", NGRAM, "--acceptance", "0,0")[1]
+    _, out, _ = run(*plain, "--config", NGRAM, "--acceptance", "0,0")
+
+    assert good["paying_drafts"]["num_speculative_tokens"] == 2
+    assert bad["paying_drafts"] == {}
+    assert "No draft length pays" in " ".join(out.split())
+    assert asked(run, *plain)[1]["paying_drafts"] is None
+
+
+def test_a_price_of_ones_own_takes_the_place_of_the_list(
+    run: Run, model: str, quiet: str, tmp_path: Path
+) -> None:
+    """Twice the price of an hour is twice that of a token; a card nobody knows is refused."""
+    plain = (quiet, "--model", model, "--hardware", "l4")
+    own = []
+    for hour in (1, 2):
+        file = tmp_path / f"{hour}.toml"
+        file.write_text(f"l4 = {hour}\n")
+        own.append(asked(run, *plain, "--prices", str(file))[1])
+    listed = asked(run, *plain)[1]["price_per_million_output_tokens"]
+    once, twice = (one["price_per_million_output_tokens"]["value"] for one in own)
+    (tmp_path / "bad.toml").write_text("l5 = 1\n")
+    code, _, err = run(*plain, "--prices", str(tmp_path / "bad.toml"))
+
+    assert twice == pytest.approx(2 * once)
+    assert own[0]["currency"] == "USD"
+    assert listed["low"] < listed["value"] < listed["high"]
+    assert (code, "l5" in err) == (2, True)
+
+
 def test_prompts_of_one_text_share_their_blocks(run: Run, model: str, tmp_path: Path) -> None:
     """The second of two equal prompts comes from the cache, unless caching is off."""
     text = "word " * 400

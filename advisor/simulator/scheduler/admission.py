@@ -4,7 +4,7 @@ The second half of `Scheduler.schedule` (vLLM v1/core/sched/scheduler.py).
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ADMITTED_NOW,
     ASK,
     ASKED,
@@ -53,10 +53,10 @@ from advisor.simulator.fields import (
     WATERMARK,
     State,
 )
-from advisor.simulator.hits import find_hits
-from advisor.simulator.pool import touch_block
-from advisor.simulator.queue import head, leave_queue
-from advisor.simulator.slots import (
+from advisor.simulator.scheduler.hits import find_hits
+from advisor.simulator.scheduler.pool import touch_block
+from advisor.simulator.scheduler.queue import head, leave_queue
+from advisor.simulator.scheduler.slots import (
     behind_window,
     blocks_at_most,
     blocks_for,

@@ -6,7 +6,7 @@ several blocks; the one hashed first serves hits, as in `BlockHashToBlockMap`.
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     AFTER,
     BEFORE,
     CACHED_FREE,

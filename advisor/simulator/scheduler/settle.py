@@ -4,8 +4,8 @@ As `Scheduler.update_from_output` (vLLM v1/core/sched/scheduler.py).
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.draws import accepted, proposed
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.draws import accepted, proposed
+from advisor.simulator.scheduler.fields import (
     ACCEPTED,
     ASK,
     ASKED,
@@ -35,7 +35,7 @@ from advisor.simulator.fields import (
     TIME,
     State,
 )
-from advisor.simulator.schedule import leave_seat
+from advisor.simulator.scheduler.schedule import leave_seat
 
 
 @inner

@@ -5,7 +5,7 @@ whatever the scheduler does, and two configurations are compared on the same luc
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ASK,
     CHAIN,
     CHAIN_AT,

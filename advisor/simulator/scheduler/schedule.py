@@ -1,9 +1,9 @@
 """The parts of vLLM's `Scheduler.schedule`: running requests in order, then those who wait."""
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.admission import admit, first_chunk
-from advisor.simulator.batches import note_admission, open_batch
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.admission import admit, first_chunk
+from advisor.simulator.scheduler.batches import note_admission, open_batch
+from advisor.simulator.scheduler.fields import (
     ADMITTED_NOW,
     ASK,
     BOOKED,
@@ -38,8 +38,8 @@ from advisor.simulator.fields import (
     WAITING,
     State,
 )
-from advisor.simulator.queue import give_back
-from advisor.simulator.slots import grow, list_own, release_all
+from advisor.simulator.scheduler.queue import give_back
+from advisor.simulator.scheduler.slots import grow, list_own, release_all
 
 
 @inner

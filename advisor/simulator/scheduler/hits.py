@@ -6,7 +6,7 @@ groups of one kind and window together, until no group shortens the prefix any m
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ASK,
     ASKING,
     BLOCK,
@@ -24,8 +24,8 @@ from advisor.simulator.fields import (
     WINDOW,
     State,
 )
-from advisor.simulator.pool import block_of
-from advisor.simulator.slots import hash_of, list_of
+from advisor.simulator.scheduler.pool import block_of
+from advisor.simulator.scheduler.slots import hash_of, list_of
 
 
 @inner

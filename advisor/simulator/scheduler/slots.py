@@ -5,7 +5,7 @@ single_type_kv_cache_manager.py). Without prefix caching blocks have no identity
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ASK,
     BLOCK,
     BOUNDARY,
@@ -41,7 +41,7 @@ from advisor.simulator.fields import (
     WINDOW,
     State,
 )
-from advisor.simulator.pool import name_block, release_block, take_block
+from advisor.simulator.scheduler.pool import name_block, release_block, take_block
 
 
 @inner

@@ -2,9 +2,9 @@
 
 from advisor.roofline.step.compiled import inner
 from advisor.roofline.step.curves import Curves
-from advisor.simulator.ahead import commit, settle_oldest
-from advisor.simulator.batches import wait_for_batch
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.ahead import commit, settle_oldest
+from advisor.simulator.scheduler.batches import wait_for_batch
+from advisor.simulator.scheduler.fields import (
     ADMITTED_NOW,
     AHEAD,
     ARRIVAL,
@@ -52,9 +52,9 @@ from advisor.simulator.fields import (
     WAITING,
     State,
 )
-from advisor.simulator.measure import measure
-from advisor.simulator.queue import receive
-from advisor.simulator.seconds import step_seconds
+from advisor.simulator.scheduler.measure import measure
+from advisor.simulator.scheduler.queue import receive
+from advisor.simulator.scheduler.seconds import step_seconds
 
 _STUCK_AFTER = 3
 _DEPTH = 2

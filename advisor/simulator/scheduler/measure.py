@@ -2,7 +2,7 @@
 
 from advisor.roofline.step.compiled import inner
 from advisor.roofline.step.curves import Curves, chunk_seconds
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ASKED,
     BOOKED,
     BOOKINGS,

@@ -7,7 +7,7 @@ seat and blocks for one decision longer.
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ASK,
     ASKED,
     BACK,
@@ -50,9 +50,9 @@ from advisor.simulator.fields import (
     WAITING,
     State,
 )
-from advisor.simulator.queue import rebuild
-from advisor.simulator.settle import finish, remove_ended, yielded
-from advisor.simulator.slots import register, rest
+from advisor.simulator.scheduler.queue import rebuild
+from advisor.simulator.scheduler.settle import finish, remove_ended, yielded
+from advisor.simulator.scheduler.slots import register, rest
 
 
 @inner

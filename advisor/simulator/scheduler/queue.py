@@ -6,7 +6,7 @@ v1/core/sched/request_queue.py; a request's rank holds both.
 """
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ARRIVAL,
     ARRIVED,
     ASK,

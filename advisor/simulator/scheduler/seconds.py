@@ -3,7 +3,7 @@
 from advisor.roofline.step.compiled import inner
 from advisor.roofline.step.curves import Curves, across, along
 from advisor.roofline.step.joint import effective_contexts, joint_seconds
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     CHUNK_TOKENS,
     CHUNKS_S,
     CONTEXT,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from advisor.roofline.step import curves, joint
 from advisor.roofline.step.compiled import address, fingerprint, inner, kept
 from advisor.roofline.step.curves import Curves
-from advisor.simulator import (
+from advisor.simulator.scheduler import (
     admission,
     ahead,
     batches,
@@ -19,11 +19,19 @@ from advisor.simulator import (
     slots,
     steps,
 )
-from advisor.simulator import settle as settling
-from advisor.simulator.fields import AHEAD, DONE, DONE_BEFORE, NOW, RUNNING, WAITING, State
-from advisor.simulator.schedule import admit_waiting, continue_running, open_step
-from advisor.simulator.settle import settle
-from advisor.simulator.steps import land, note_step, prepare, stuck, take_off
+from advisor.simulator.scheduler import settle as settling
+from advisor.simulator.scheduler.fields import (
+    AHEAD,
+    DONE,
+    DONE_BEFORE,
+    NOW,
+    RUNNING,
+    WAITING,
+    State,
+)
+from advisor.simulator.scheduler.schedule import admit_waiting, continue_running, open_step
+from advisor.simulator.scheduler.settle import settle
+from advisor.simulator.scheduler.steps import land, note_step, prepare, stuck, take_off
 
 STUCK = 1
 FULL = 2

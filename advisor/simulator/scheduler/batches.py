@@ -1,7 +1,7 @@
 """Static batching: one batch after the other, each as long as its longest request."""
 
 from advisor.roofline.step.compiled import inner
-from advisor.simulator.fields import (
+from advisor.simulator.scheduler.fields import (
     ARRIVAL,
     ARRIVED,
     BATCHED,
@@ -19,7 +19,7 @@ from advisor.simulator.fields import (
     WAITING,
     State,
 )
-from advisor.simulator.queue import head
+from advisor.simulator.scheduler.queue import head
 
 
 @inner

@@ -1,0 +1,1 @@
+"""The scheduler and its pool of blocks, compiled: plain functions over one state of arrays."""
