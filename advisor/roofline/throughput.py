@@ -244,5 +244,5 @@ def _roofline(centre: float, values: list[float]) -> Estimate:
         low=min(centre, *values),
         high=max(centre, *values),
         source=Source.ROOFLINE,
-        basis="serial roofline, extremes over the ends of all ranges",
+        basis="serial roofline, extremes over the ends of all ranges; not the error of its form",
     )
