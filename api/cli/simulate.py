@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from advisor.estimate import Estimate, Source
+from advisor.estimate import Source
 from advisor.hardware import (
     CATALOGUE,
     DATASHEETS,
@@ -77,11 +77,15 @@ Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Write a picture
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The model and the device; `card` is its name in the catalogue, None of a file with facts."""
+    """The model and the device; `card` is its name in the catalogue, None of a file with facts.
+
+    `price` is of an hour of the card, None where nobody knows.
+    """
 
     folder: ModelFolder
     device: DeviceFacts
     card: str | None
+    price: Price | None
 
     @property
     def kind(self) -> str:
@@ -117,14 +121,13 @@ def simulate(
     Exits 0 when it fits, keeps up and meets the goals, 1 when it does not, 4 when the ranges leave
     that open. Nothing is started.
     """
-    limits = {"ttft_p95_s": ttft_p95, "tpot_p95_s": tpot_p95}
     asked = Asked(
         rate=rate,
         concurrency=concurrency,
         replicas=replicas,
         routing=routing,
         seed=seed,
-        limits={name: limit for name, limit in limits.items() if limit is not None},
+        limits=_limits(ttft_p95_s=ttft_p95, tpot_p95_s=tpot_p95),
     )
     knobs = knobs_of(config or ())
     knobs = replace(knobs, words=replace(knobs.words, static_batch=static_batch))
@@ -132,6 +135,7 @@ def simulate(
         folder=folder_of(model, knobs.config.functional.chat_template),
         device=device_of(hardware),
         card=hardware if hardware in DATASHEETS else None,
+        price=_hourly(hardware, prices),
     )
     options = options_of(columns, time_unit, session_lengths, file_format)
     with progress_bars(quiet=as_json) as bars:
@@ -140,7 +144,7 @@ def simulate(
         )
         knobs = replace(knobs, words=gathered.with_acceptance(knobs.words, acceptance))
         answer = _answer(gathered, machine, knobs, asked, bars=bars)
-    answer = _advised(answer, machine.card, prices, stated=acceptance is not None)
+    answer = _advised(answer, machine.price, stated=acceptance is not None)
     if plot is not None:
         _write_picture(plot, answer, f"{file.name} on {machine.device.name}")
     if as_json:
@@ -151,29 +155,36 @@ def simulate(
         raise typer.Exit(answer.ending)
 
 
-def _advised(answer: Answer, card: str | None, prices: Path | None, *, stated: bool) -> Answer:
-    """With the drafts that pay, and the price of a million tokens: of the list or of `prices`."""
+def _limits(**stated: float | None) -> Mapping[str, float]:
+    """The goals that were given, by figure."""
+    return {name: limit for name, limit in stated.items() if limit is not None}
+
+
+def _hourly(hardware: str, file: Path | None) -> Price | None:
+    """Of the list or of the user's file, which is read before anything long begins."""
+    own: Mapping[str, Price] = {}
+    if file is not None:
+        kind: Literal["toml", "json"] = "json" if file.suffix == ".json" else "toml"
+        own = read_prices(file.read_text(encoding="utf-8"), kind, CATALOGUE)
+    card = priced(own).get(hardware)
+    return None if card is None else card.price
+
+
+def _advised(answer: Answer, price: Price | None, *, stated: bool) -> Answer:
+    """With the drafts that pay, and what a million tokens cost at `price`."""
     drafts = paying_drafts(
         answer.engine,
         answer.knobs.words,
         answer.traffic.load,
         source=Source.LITERATURE if stated else Source.SIMULATED,
     )
-    price, currency = _price(answer, card, prices) or (None, None)
-    return replace(answer, drafts=drafts, price=price, currency=currency)
-
-
-def _price(answer: Answer, card: str | None, file: Path | None) -> tuple[Estimate, str] | None:
-    named: Mapping[str, Price] = {}
-    if file is not None:
-        kind: Literal["toml", "json"] = "json" if file.suffix == ".json" else "toml"
-        named = read_prices(file.read_text(encoding="utf-8"), kind, CATALOGUE)
+    answer = replace(answer, drafts=drafts)
     rate = answer.predicted.get("output_tokens_per_s")
-    if card is None or rate is None or rate.low <= 0:
-        return None
-    price = priced(named)[card].price
+    if price is None or rate is None or rate.low <= 0:
+        return answer
     cards = answer.knobs.words.tensor_parallel_size * answer.asked.replicas
-    return price_of_tokens(price, cards, rate), price.currency
+    cost = price_of_tokens(price, cards, rate)
+    return replace(answer, price=cost, currency=price.currency)
 
 
 def _write_picture(file: Path, answer: Answer, title: str) -> None:
