@@ -137,9 +137,17 @@ class Unavailable(RooftuneError):
 
 
 class EngineFailed(RooftuneError):
-    """An engine that did not become ready or died; `kind` is a `states.FailureKind` value."""
+    """An engine that did not become ready or died; `kind` is a `states.FailureKind` value.
 
-    def __init__(self, kind: str, detail: str) -> None:
+    `setting` is the setting at fault where the engine names one, `bound` its highest value that
+    would have worked.
+    """
+
+    def __init__(
+        self, kind: str, detail: str, *, setting: str | None = None, bound: int | None = None
+    ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
+        self.setting = setting
+        self.bound = bound

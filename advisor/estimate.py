@@ -11,6 +11,8 @@ class Source(StrEnum):
     """Where a number comes from, strongest first."""
 
     MEASURED = "measured here"
+    MEASURED_OUTSIDE = "measured from outside"
+    IMPORTED = "measured by another tool"
     SIMULATED = "simulated"
     CALIBRATED_ROOFLINE = "calibrated roofline"
     ROOFLINE = "roofline"

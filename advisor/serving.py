@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from advisor.canonical import as_json, digest
 from advisor.errors import InvalidInput, UnknownName
@@ -34,15 +34,34 @@ class NgramSpeculation:
     num_speculative_tokens: int
     prompt_lookup_max: int = 4
     prompt_lookup_min: int = 2
-    method: str = "ngram"
+    method: Literal["ngram"] = "ngram"
 
     def __post_init__(self) -> None:
-        if self.method != "ngram":
-            raise UnknownName("speculative method", self.method, ["ngram"])
         if self.num_speculative_tokens < 1:
             raise InvalidInput("num_speculative_tokens", "a draft has at least one token")
         if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
             raise InvalidInput("prompt_lookup_min", "must lie between 1 and prompt_lookup_max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftModelSpeculation:
+    """vLLM's ``--speculative-config`` with a second model that drafts; field names are vLLM's.
+
+    `model` is the folder of the draft model, which shares the served model's vocabulary.
+    """
+
+    model: str
+    num_speculative_tokens: int
+    method: Literal["draft_model"] = "draft_model"
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise InvalidInput("speculative_config.model", "a draft model has a folder")
+        if self.num_speculative_tokens < 1:
+            raise InvalidInput("num_speculative_tokens", "a draft has at least one token")
+
+
+Speculation: TypeAlias = NgramSpeculation | DraftModelSpeculation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +82,7 @@ class WeightQuantization:
             raise UnknownName("quantization algorithm", self.algorithm, ALGORITHMS)
 
 
-LeverValue: TypeAlias = bool | int | float | str | NgramSpeculation | WeightQuantization | None
+LeverValue: TypeAlias = bool | int | float | str | Speculation | WeightQuantization | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +116,7 @@ class Levers:
     enable_prefix_caching: bool | None = None
     block_size: int | None = None
     dtype: str | None = None
-    speculative_config: NgramSpeculation | None = None
+    speculative_config: Speculation | None = None
     quantization: WeightQuantization | None = None
     kv_cache_dtype: str | None = None
     enable_chunked_prefill: bool | None = None
@@ -167,6 +186,13 @@ class EngineFacts:
     `kv_cache_tokens` and `max_concurrency` are the engine's own figures for one full-length
     request (handbook 2.2); `headroom_bytes` is the device memory left after weights and KV.
     `checkpoint_digest` names a quantized checkpoint that was served instead of the target's own.
+
+    `start_phases` are the parts of the start in order, (name, seconds), which add up to `start_s`.
+    `consumed_bytes` (weights and what torch does not hold), `activation_bytes` (the peak of the
+    profiling run) and `graph_bytes` are an accelerator's, as its worker sums them up; the CPU build
+    states none. `graph_mode` and `compilation_mode` are vLLM's names, `kernels` those that the log
+    names for quantized layers. `executor` is how workers run (mp, uni, ray). Clocks are those of
+    the first GPU once the engine was ready.
     """
 
     vllm_version: str | None = None
@@ -189,3 +215,26 @@ class EngineFacts:
     threads: int | None = None
     device_memory_bytes: int | None = None
     headroom_bytes: int | None = None
+    start_phases: tuple[tuple[str, float], ...] = ()
+    graph_mode: str | None = None
+    compilation_mode: str | None = None
+    kernels: tuple[str, ...] = ()
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    chunked_prefill: bool | None = None
+    speculative_method: str | None = None
+    speculative_tokens: int | None = None
+    tensor_parallel: int | None = None
+    executor: str | None = None
+    consumed_bytes: int | None = None
+    activation_bytes: int | None = None
+    graph_bytes: int | None = None
+    vllm_commit: str | None = None
+    torch_version: str | None = None
+    cuda_version: str | None = None
+    driver_version: str | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+
+
+FACT_NAMES = tuple(item.name for item in fields(EngineFacts))

@@ -60,9 +60,21 @@ class DeploymentState(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why an engine run, what it needs before its start, or a load point failed."""
+    """Why an engine run, what it needs before its start, or a load point failed.
+
+    Out of memory at load, in the profiling run and while serving are three kinds, as their remedies
+    differ; `OUT_OF_MEMORY` is for where the log does not say when.
+    """
 
     OUT_OF_MEMORY = "out_of_memory"
+    OUT_OF_MEMORY_LOADING = "out_of_memory_loading"
+    OUT_OF_MEMORY_PROFILING = "out_of_memory_profiling"
+    OUT_OF_MEMORY_SERVING = "out_of_memory_serving"
+    DEVICE_HELD = "device_held"
+    UNSUPPORTED_QUANTIZATION = "unsupported_quantization"
+    INCOMPATIBLE_SETTINGS = "incompatible_settings"
+    FAILED_BEFORE = "failed_before"
+    HUNG = "hung"
     NO_KV_MEMORY = "no_kv_memory"
     MODEL_NOT_FOUND = "model_not_found"
     BAD_WEIGHTS = "bad_weights"

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.serving import (
+    FACT_NAMES,
     LEVER_NAMES,
     LeverValue,
     NgramSpeculation,
@@ -37,7 +38,9 @@ class Technique:
     `static_slots` marks a technique of submission instead of levers: a closed loop of so many
     requests in flight against gangs of as many, on one and the same configuration.
     On a processor it applies only with one of `cpu_features` (empty: always).
-    `why_helps` and `why_not` complete "... because ..." in a verdict.
+    `why_helps` and `why_not` complete "... because ..." in a verdict. `shows_in` are facts of a
+    started engine (`serving.EngineFacts`) that differ if the technique took effect; none: no fact
+    shows it.
     """
 
     key: str
@@ -54,6 +57,7 @@ class Technique:
     least_concurrency: int = 1
     static_slots: int | None = None
     cpu_features: tuple[str, ...] = ()
+    shows_in: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.static_slots is not None:
@@ -64,6 +68,9 @@ class Technique:
         for name in self.on:
             if name not in LEVER_NAMES:
                 raise UnknownName("lever", name, LEVER_NAMES)
+        for name in self.shows_in:
+            if name not in FACT_NAMES:
+                raise UnknownName("engine fact", name, FACT_NAMES)
 
     def present(self, config: ServingConfig) -> bool:
         """Whether a configuration has the technique."""
@@ -94,6 +101,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         breaks="each request decodes more slowly than alone",
         why_helps="one read of the weights serves every running request",
         why_not="a single stream leaves nothing to batch, or the device is compute-bound already",
+        shows_in=("max_num_seqs",),
     ),
     Technique(
         key="prefix_caching",
@@ -105,6 +113,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         breaks="nothing in the outputs; hashing costs a little of the processor",
         why_helps="shared prompt blocks are computed once and reused",
         why_not="too few prompt tokens repeat in whole cache blocks",
+        shows_in=("prefix_caching",),
     ),
     Technique(
         key="ngram_speculation",
@@ -121,6 +130,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         why_helps="accepted draft tokens save whole passes over the weights",
         why_not="drafts are rarely accepted, or the batch leaves no arithmetic to verify them",
         needs=frozenset({Need.TEXT}),
+        shows_in=("speculative_method", "speculative_tokens"),
     ),
     Technique(
         key="half_precision",
@@ -133,6 +143,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         why_helps="half as many weight bytes are read per step",
         why_not="this device computes 16-bit numbers no faster than 32-bit ones",
         changes_outputs=True,
+        shows_in=("dtype",),
     ),
     Technique(
         key="continuous_over_static",
@@ -162,6 +173,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         why_helps="accepted draft tokens save whole passes over the weights",
         why_not="drafts are rarely accepted, or the batch leaves no arithmetic to verify them",
         needs=frozenset({Need.TEXT}),
+        shows_in=("speculative_method", "speculative_tokens"),
     ),
     Technique(
         key="int8_weights",
@@ -177,6 +189,7 @@ TECHNIQUES: tuple[Technique, ...] = (
         needs=frozenset({Need.TEXT}),
         changes_outputs=True,
         cpu_features=("avx512_vnni", "avx_vnni", "amx_int8"),
+        shows_in=("quantization",),
     ),
 )
 

@@ -46,11 +46,12 @@ def _layers_in_groups(value: dict[str, Any]) -> dict[str, Any]:
 #
 # Every later version of the widened ones only added fields whose defaults mean what the version
 # before meant.
-_WIDENED = ("EngineFacts", "LoadPoint", "ServingConfig", "TraceReport", "TrialPlan")
-_WIDENED_TWICE = ("Goal", "Recommendation", "TrafficSummary")
+_WIDENED = ("ServingConfig", "TraceReport", "TrialPlan")
+_WIDENED_TWICE = ("EngineFacts", "Goal", "LoadPoint", "TrafficSummary")
 UPCASTERS: Mapping[str, tuple[Upcaster, ...]] = {
     **dict.fromkeys(_WIDENED, (_unchanged,)),
     **dict.fromkeys(_WIDENED_TWICE, (_unchanged, _unchanged)),
+    "Recommendation": (_unchanged, _unchanged, _unchanged),
     "ModelShape": (_layers_in_groups,),
 }
 

@@ -40,10 +40,11 @@ def _survival(counters: EngineCounters) -> tuple[Estimate, ...]:
     return tuple(wilson(accepted, counters.drafts) for accepted in counters.accepted_per_position)
 
 
-def wilson(successes: float, trials: float) -> Estimate:
+def wilson(successes: float, trials: float, *, basis: str | None = None) -> Estimate:
     """A measured share with Wilson's 95 % score interval (Wilson, 1927).
 
-    Not whole numbers are effective counts: of samples that are not independent.
+    Not whole numbers are effective counts: of samples that are not independent. `basis` says what
+    was tried; None: drafts.
     """
     if not 0 <= successes <= trials or trials == 0:
         raise InvalidInput("share", f"{successes} of {trials}")
@@ -56,5 +57,5 @@ def wilson(successes: float, trials: float) -> Estimate:
         low=min(share, max(0.0, centre - half)),
         high=max(share, min(1.0, centre + half)),
         source=Source.MEASURED,
-        basis=f"{trials} drafts, Wilson interval",
+        basis=f"{trials} drafts, Wilson interval" if basis is None else basis,
     )

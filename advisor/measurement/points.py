@@ -1,38 +1,41 @@
 """One load point from its request records and the engine's counters."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtrit
+from dataclasses import dataclass, replace
 
 from advisor.errors import InvalidInput
-from advisor.estimate import Estimate, Source
-from advisor.measurement.acceptance import figures
+from advisor.measurement.flaws import Seen, flaws, remarks
 from advisor.measurement.latency import quantiles
+from advisor.measurement.protocol.client import judge_client
+from advisor.measurement.protocol.figures import (
+    chunk_gaps_s,
+    intervals_of,
+    steady_throughput,
+)
+from advisor.measurement.protocol.steady import inside, peak_in_flight, steady_window, under_load
 from advisor.measurement.records import (
     AcceptanceFigures,
     ClassFigures,
+    ClientHealth,
     EngineCounters,
     HostLoad,
     LoadPoint,
     LoadRole,
+    OpenLoop,
     Outcome,
     RequestRecord,
+    Window,
 )
+from advisor.measurement.request_acceptance import point_figures
+from advisor.measurement.throughput import loaded_rate, throughput
 
-# A closed loop is steady when less than this share of its slots stood empty (case S-24); slots
-# stand empty for the time that the client needs between an answer and the next request.
-LOAD_SHARE = 0.85
-BLOCKS = 10
 UNLABELLED = "unlabelled"
 
 
-def summarise_point(
+def summarise_point(  # noqa: PLR0913  (one argument per thing that was seen of the load)
     *,
-    concurrency: int,
+    concurrency: int | None,
     repeat: int,
     subset_digest: str,
     records: Sequence[RequestRecord],
@@ -40,24 +43,26 @@ def summarise_point(
     host: HostLoad,
     num_speculative_tokens: int | None,
     role: LoadRole = LoadRole.PROBE,
+    client: ClientHealth | None = None,
+    open_loop: OpenLoop | None = None,
+    not_fitting: int = 0,
+    energy_j: float | None = None,
 ) -> LoadPoint:
-    """The figures of one load point: a closed loop, or gangs for `LoadRole.STATIC`.
+    """The figures of one load: a closed loop of `concurrency`, an open one, or gangs (STATIC).
 
-    Failures enter no latency and no throughput, but make the point unusable (case S-07), as do
-    a load that was not reached (S-24), neighbours, and successes without a token count. Gangs wait
-    for their longest answer, so that they are meant to keep fewer in flight. A point without
-    records raises `InvalidInput`.
+    Latencies are those of the requests sent in the steady window; counts, throughput, classes and
+    what is in flight are of the whole load. Failures enter no latency and throughput (case S-07). A
+    closed loop without `concurrency` and a point without records raise `InvalidInput`.
     """
     if not records:
         raise InvalidInput("records", "a load point has at least one request")
-    good = [record for record in records if record.outcome is Outcome.OK]
-    span_s = _span_s(good or records)
-    output_tokens = sum(record.output_tokens or 0 for record in good)
-    loaded = None if role is LoadRole.STATIC else _loaded(records, concurrency)
-    flaws = _flaws(records, good, concurrency=concurrency, loaded=loaded, host=host)
-    remarks = _remarks(counters)
-    return LoadPoint(
-        concurrency=concurrency,
+    load = _Load.of(records, role=role, concurrency=concurrency, opened=open_loop is not None)
+    good, span_s = load.good, _span_s(load.good or records)
+    client = None if client is None else judge_client(client, ttft_s=load.median_ttft_s)
+    found = flaws(load.seen(host=host, client=client, opened=open_loop is not None))
+    acceptance, doubts = _acceptance(good, counters, num_speculative_tokens)
+    point = LoadPoint(
+        concurrency=peak_in_flight(records) if load.concurrency is None else load.concurrency,
         repeat=repeat,
         subset_digest=subset_digest,
         requests=len(records),
@@ -65,34 +70,133 @@ def summarise_point(
         failed=len(records) - len(good),
         failures=_failures(records),
         duration_s=span_s,
-        throughput_tokens_per_s=_throughput(good, span_s),
+        throughput_tokens_per_s=throughput(good, span_s),
         requests_per_s=len(good) / span_s,
-        output_tokens=output_tokens,
+        output_tokens=sum(record.output_tokens or 0 for record in good),
         prompt_tokens=sum(record.prompt_tokens or 0 for record in good),
-        ttft_s=quantiles([record.ttft_s for record in good]),
-        tpot_s=quantiles([record.tpot_s for record in good]),
-        e2e_s=quantiles([record.e2e_s for record in good]),
+        ttft_s=quantiles([record.ttft_s for record in load.steady]),
+        tpot_s=quantiles([record.tpot_s for record in load.loaded]),
+        e2e_s=quantiles([record.e2e_s for record in load.loaded]),
         classes=_classes(good),
-        acceptance=_acceptance(counters, num_speculative_tokens),
+        acceptance=acceptance,
         tokens_per_engine_step=_tokens_per_engine_step(counters),
         prefix_hit_share=prefix_hit_share(counters),
         in_flight_mean=_in_flight(records),
         counters=counters,
         host=host,
-        usable=not flaws,
-        flaws=(*flaws, *remarks),
-        role=role,
-        longest_output_tokens=_longest(good),
-        loaded_tokens_per_s=None if role is LoadRole.STATIC else _loaded_rate(good, concurrency),
+        usable=not found,
+        flaws=(*found, *remarks(counters, not_fitting=not_fitting, retries=load.retries), *doubts),
+        open_loop=open_loop,
+        client=client,
+        not_fitting=not_fitting,
+        energy_j=energy_j,
     )
+    return load.completed(point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """The records of one load, cut once.
+
+    `good` are all successes, `steady` those sent in the steady window, `loaded` those of them that
+    were answered before the load drained.
+    """
+
+    records: Sequence[RequestRecord]
+    good: list[RequestRecord]
+    steady: list[RequestRecord]
+    loaded: list[RequestRecord]
+    window: Window
+    role: LoadRole
+    concurrency: int | None
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[RequestRecord],
+        *,
+        role: LoadRole,
+        concurrency: int | None,
+        opened: bool,
+    ) -> "_Load":
+        if concurrency is None and not opened:
+            raise InvalidInput("concurrency", "a closed loop has one")
+        concurrency = None if opened else concurrency
+        window = _window(records, role, concurrency)
+        sent = inside(records, window)
+        last_s = max(record.sent_s for record in records)
+        loaded = under_load(sent, last_s) if window.steady else sent
+        return cls(
+            records=records,
+            good=[item for item in records if item.outcome is Outcome.OK],
+            steady=[item for item in sent if item.outcome is Outcome.OK],
+            loaded=[item for item in loaded if item.outcome is Outcome.OK],
+            window=window,
+            role=role,
+            concurrency=concurrency,
+        )
+
+    @property
+    def median_ttft_s(self) -> float | None:
+        found = quantiles([record.ttft_s for record in self.steady])
+        return None if found is None else found.p50
+
+    @property
+    def loaded_tokens_per_s(self) -> float | None:
+        if self.role is LoadRole.STATIC or self.concurrency is None:
+            return None
+        return loaded_rate(self.good, self.concurrency)
+
+    @property
+    def retries(self) -> int:
+        return sum(record.attempts - 1 for record in self.records)
+
+    def completed(self, point: LoadPoint) -> LoadPoint:
+        """The point with what is made of the window, and of the load as it was full."""
+        return replace(
+            point,
+            role=self.role,
+            retries=self.retries,
+            longest_output_tokens=_longest(self.good),
+            loaded_tokens_per_s=self.loaded_tokens_per_s,
+            window=self.window,
+            chunk_gap_s=quantiles(chunk_gaps_s(self.steady)),
+            steady_tokens_per_s=steady_throughput(self.records, self.window),
+            intervals=intervals_of(self.steady, self.loaded, self.good),
+        )
+
+    def seen(self, *, host: HostLoad, client: ClientHealth | None, opened: bool) -> Seen:
+        """What flaws are looked for in."""
+        gangs = self.role is LoadRole.STATIC
+        slots = None if gangs else self.concurrency
+        return Seen(
+            records=self.records,
+            window=self.window,
+            host=host,
+            client=client,
+            concurrency=slots,
+            loaded=None if slots is None else _loaded(self.records, slots),
+            opened=opened,
+            judged=not gangs,
+        )
+
+
+def _window(records: Sequence[RequestRecord], role: LoadRole, concurrency: int | None) -> Window:
+    if role is LoadRole.STATIC:
+        whole_s = max(record.end_s for record in records) - min(item.sent_s for item in records)
+        rule = "gangs are measured as a whole"
+        return Window(since_s=0.0, until_s=whole_s, left_out=0, steady=False, rule=rule)
+    return steady_window(records, concurrency=concurrency)
 
 
 def _acceptance(
-    counters: EngineCounters, num_speculative_tokens: int | None
-) -> AcceptanceFigures | None:
+    good: Sequence[RequestRecord], counters: EngineCounters, num_speculative_tokens: int | None
+) -> tuple[AcceptanceFigures | None, tuple[str, ...]]:
+    """Of the drafts, and where requests and counters disagree on it; None without drafting."""
     if num_speculative_tokens is None:
-        return None
-    return figures(counters, num_speculative_tokens=num_speculative_tokens)
+        return None, ()
+    found, doubt = point_figures(good, counters, num_speculative_tokens=num_speculative_tokens)
+    return found, () if doubt is None else (doubt,)
 
 
 def _longest(good: Sequence[RequestRecord]) -> int | None:
@@ -110,11 +214,6 @@ def prefix_hit_share(counters: EngineCounters) -> float | None:
     if counters.prefix_queries == 0 or counters.preemptions > 0:
         return None
     return counters.prefix_hits / counters.prefix_queries
-
-
-def load_reached(in_flight: float, concurrency: int) -> bool:
-    """Whether enough of the planned requests were in flight (case S-24)."""
-    return in_flight >= LOAD_SHARE * concurrency
 
 
 def _tokens_per_engine_step(counters: EngineCounters) -> float | None:
@@ -149,34 +248,6 @@ def _loaded(records: Sequence[RequestRecord], concurrency: int) -> float:
     return sum(max(0.0, span) for span in spans) / (until_s - since_s)
 
 
-def _flaws(
-    records: Sequence[RequestRecord],
-    good: Sequence[RequestRecord],
-    *,
-    concurrency: int,
-    loaded: float | None,
-    host: HostLoad,
-) -> tuple[str, ...]:
-    """`loaded` is the mean number in flight where a closed loop was to keep `concurrency`."""
-    failed = len(records) - len(good)
-    flaws = [f"{failed} of {len(records)} requests failed"] if failed else []
-    uncounted = sum(record.output_tokens is None for record in good)
-    if uncounted:
-        flaws.append(f"{uncounted} of {len(good)} successes without a token count")
-    if loaded is not None and not load_reached(loaded, concurrency):
-        flaws.append(f"load not reached: {loaded:.1f} of {concurrency} requests in flight")
-    if host.disturbed:
-        flaws.append("disturbed by neighbours")
-    return tuple(flaws)
-
-
-def _remarks(counters: EngineCounters) -> tuple[str, ...]:
-    """What a reader must know of a point that is usable all the same."""
-    if counters.preemptions == 0:
-        return ()
-    return (f"{counters.preemptions} preemptions: no prefix hits credited, they may be recompute",)
-
-
 def _failures(records: Sequence[RequestRecord]) -> dict[str, int]:
     return dict(
         Counter(
@@ -188,6 +259,7 @@ def _failures(records: Sequence[RequestRecord]) -> dict[str, int]:
 
 
 def _classes(good: Sequence[RequestRecord]) -> tuple[ClassFigures, ...]:
+    """Of all successes: the window of a short load holds too few of each class."""
     labels = sorted({record.label or UNLABELLED for record in good})
     return tuple(
         _class_figures(label, [r for r in good if (r.label or UNLABELLED) == label])
@@ -204,56 +276,3 @@ def _class_figures(label: str, members: Sequence[RequestRecord]) -> ClassFigures
         e2e_s=quantiles([record.e2e_s for record in members]),
         output_tokens=sum(record.output_tokens or 0 for record in members),
     )
-
-
-def _throughput(good: Sequence[RequestRecord], span_s: float) -> Estimate:
-    """Output tokens of successes over the span, with a t interval over equal time blocks."""
-    tokens = sum(record.output_tokens or 0 for record in good)
-    value = tokens / span_s
-    if not tokens:
-        return Estimate(
-            value=0.0, low=0.0, high=0.0, source=Source.MEASURED, basis="no output token was seen"
-        )
-    rates = _tokens_per_block(good, span_s) / (span_s / BLOCKS)
-    deviation = float(rates.std(ddof=1)) / math.sqrt(BLOCKS)
-    half = float(stdtrit(BLOCKS - 1, 0.975)) * deviation
-    return Estimate(
-        value=value,
-        low=max(0.0, value - half),
-        high=value + half,
-        source=Source.MEASURED,
-        basis=f"within this point: t interval over {BLOCKS} equal time blocks",
-    )
-
-
-def _loaded_rate(good: Sequence[RequestRecord], concurrency: int) -> float | None:
-    """Tokens per second while every slot was taken: until the last request was sent."""
-    sent = sorted(record.sent_s for record in good)
-    if len(sent) < 2 * concurrency:
-        return None
-    since_s, until_s = sent[concurrency - 1], sent[-1]
-    if until_s <= since_s:
-        return None
-    tokens = 0.0
-    for record in good:
-        times = _token_times(record)
-        inside = int(((times > since_s) & (times <= until_s)).sum())
-        tokens += (record.output_tokens or 0) * inside / len(times)
-    return tokens / (until_s - since_s)
-
-
-def _token_times(record: RequestRecord) -> NDArray[np.float64]:
-    """When frames with tokens arrived; the end of the answer where none was recorded."""
-    return np.asarray(record.frame_times_s or (record.last_token_s or record.end_s,))
-
-
-def _tokens_per_block(good: Sequence[RequestRecord], span_s: float) -> NDArray[np.float64]:
-    """Output tokens in each block; a request's tokens are spread evenly over its frames."""
-    start_s = min(record.sent_s for record in good)
-    counts = np.zeros(BLOCKS)
-    for record in good:
-        times = _token_times(record)
-        share = (record.output_tokens or 0) / len(times)
-        blocks = ((times - start_s) / span_s * BLOCKS).astype(int)
-        np.add.at(counts, np.clip(blocks, 0, BLOCKS - 1), share)
-    return counts

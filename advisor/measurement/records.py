@@ -29,6 +29,67 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+class LoopKind(StrEnum):
+    """How a load submits. CLOSED: so many in flight, the next when one ends. OPEN: at set times."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoop:
+    """What an open loop asked for.
+
+    `arrivals` says where the send times come from: "poisson", "gamma", "recorded", "constant".
+    `rate_per_s` is the mean rate asked for, `cv` the variation of the gaps (gamma only), `speed`
+    by how much recorded gaps were shortened. `most_in_flight` is the client's own limit, None
+    without one.
+    """
+
+    arrivals: str
+    rate_per_s: float
+    cv: float | None = None
+    speed: float | None = None
+    most_in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHealth:
+    """How well the load client itself did over one load.
+
+    `send_delay_*` are seconds from the moment at which a request should have been sent and could
+    have been (its slot free) to the moment at which its bytes went out. `loop_delay_p99_s` is how
+    late the event loop ran its own timers. `cpu_share` is the CPU time of the busiest client
+    process over the load's span, 1.0 for a whole core. `limited` says that the client, not the
+    engine, may have set the figures, and `reason` why.
+    """
+
+    processes: int
+    cpu_share: float
+    send_delay_p50_s: float
+    send_delay_p99_s: float
+    send_delay_max_s: float
+    loop_delay_p99_s: float
+    frames: int
+    limited: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The part of a load that its figures are taken from, in seconds after the first send.
+
+    `left_out` counts requests that count as warm-up or cool-down; `steady` is False where no
+    steady part was found (then the window is the whole load); `rule` says how it was chosen.
+    """
+
+    since_s: float
+    until_s: float
+    left_out: int
+    steady: bool
+    rule: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
     """What the load client saw of one request; times in seconds on its monotonic clock.
@@ -36,8 +97,14 @@ class RequestRecord:
     `intended_s` is when the schedule wanted it sent (closed loop: when its slot fell free).
     `first_token_s` is the first frame that carried a token, None if no token was seen.
     `token_ids` are the engine's own (``return_token_ids``), None if it did not return them.
-    `frame_times_s` are the arrival times of the frames that carried tokens. `error` names the kind
-    of a failure (HTTP status, in-band error type, transport), never text of the request.
+    `frame_times_s` are the arrival times of the frames that carried tokens, `frame_tokens` how many
+    each carried (None where the engine names no ids). `error` names the kind of a failure (HTTP
+    status, in-band error type, transport), never text of the request.
+    With retries `attempts` is above 1, `sent_s` is the first attempt's and `last_sent_s` the last
+    one's (case S-08); probes run without. `temperature` is what was sent, None: the engine's
+    default applied (case S-22). `turn` counts from 0 within `session`. `wanted_tokens` is the
+    limit that was asked for. `accepted_histogram[j]` counts verification steps with j accepted
+    draft tokens, None where the engine does not say.
     """
 
     request_id: str
@@ -55,6 +122,14 @@ class RequestRecord:
     error: str | None = None
     frame_times_s: tuple[float, ...] = ()
     token_ids: tuple[int, ...] | None = None
+    frame_tokens: tuple[int, ...] | None = None
+    attempts: int = 1
+    last_sent_s: float | None = None
+    temperature: float | None = None
+    session: str | None = None
+    turn: int | None = None
+    wanted_tokens: int | None = None
+    accepted_histogram: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.intended_s <= self.sent_s <= self.end_s:
@@ -78,6 +153,11 @@ class RequestRecord:
         """End to end from the intended send time."""
         return self.end_s - self.intended_s
 
+    @property
+    def last_attempt_s(self) -> float:
+        """From the last attempt's sending to the end; of a request that was sent once, from its."""
+        return self.end_s - (self.sent_s if self.last_sent_s is None else self.last_sent_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCounters:
@@ -85,6 +165,8 @@ class EngineCounters:
 
     `engine_steps` counts steps of the engine that scheduled tokens; `accepted_per_position[i]`
     are accepted tokens at position i+1; `peak_kv_usage` in [0, 1] is the highest sample seen.
+    `known` is False where the engine's counters cannot be read: tokens are then the client's count
+    and everything else says nothing.
     """
 
     prompt_tokens: int
@@ -100,6 +182,7 @@ class EngineCounters:
     peak_kv_usage: float | None
     peak_running: int | None
     peak_waiting: int | None
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +239,16 @@ class LoadPoint:
     `longest_output_tokens` is the longest answer of a success. `loaded_tokens_per_s` leaves out how
     a finite replay drains: output tokens per second from when the load was full until the last
     request was sent; None for gangs, and where fewer requests followed than began the load.
-    `usable` is False when the point is disturbed, failed or did not reach its load; `flaws` say
-    why.
+    `usable` is False when the point is disturbed, failed, did not reach its load or was set by the
+    client; `flaws` say why.
+    `open_loop` is what an open loop asked for, None for a closed one, whose `concurrency` it is (of
+    an open loop `concurrency` is the highest number that was in flight). `client` is the health of
+    the load client, `window` the steady part. `chunk_gap_s` are gaps between frames, which is not
+    time per token (case S-03). `not_fitting` counts requests of the sample that do not fit
+    `max_model_len` and were not sent. `acceptance_by` holds acceptance by request class ("class
+    code") and by temperature ("temperature 0.7"). `steady_tokens_per_s` are output tokens per
+    second in the window, None without a steady one. `intervals` holds "ttft_s p50", "tpot_s mean"
+    and the like with 95 % intervals, as far as the requests of the window are enough for one.
     """
 
     concurrency: int
@@ -187,6 +278,16 @@ class LoadPoint:
     role: LoadRole = LoadRole.PROBE
     longest_output_tokens: int | None = None
     loaded_tokens_per_s: float | None = None
+    open_loop: OpenLoop | None = None
+    client: ClientHealth | None = None
+    window: Window | None = None
+    chunk_gap_s: Quantiles | None = None
+    not_fitting: int = 0
+    retries: int = 0
+    acceptance_by: Mapping[str, AcceptanceFigures] = field(default_factory=dict)
+    energy_j: float | None = None
+    steady_tokens_per_s: Estimate | None = None
+    intervals: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from advisor.estimate import Estimate, Source
+from advisor.measurement.protocol.pairs import NEUTRAL_BAND
 from advisor.measurement.records import LoadPoint, LoadRole
 from advisor.recommender.arms import matched_ratio, objective_arms, objective_figure
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
 from advisor.recommender.ranking import ranked
 from advisor.recommender.recommendation import Confirmation, RankedConfig, VerdictKind
-from advisor.recommender.screening import NEUTRAL_BAND, effect_of, testable
+from advisor.recommender.screening import effect_of, testable
 from advisor.recommender.space import (
     Wanted,
     again_trial,

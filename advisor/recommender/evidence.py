@@ -95,7 +95,8 @@ class StudyOptions:
 class StudyEvidence:
     """Everything a study knows at one moment; the planner and the recommender read only this.
 
-    `techniques` are the keys that the user asked about; None means every technique.
+    `techniques` are the keys that the user asked about; None means every technique. `hosts` counts
+    the machines that its load points were measured on: more than one after a take-over.
     """
 
     goal: Goal
@@ -112,3 +113,4 @@ class StudyEvidence:
     engine_version: str
     techniques: tuple[str, ...] | None = None
     options: StudyOptions = field(default_factory=StudyOptions)
+    hosts: int = 1

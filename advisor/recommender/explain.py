@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advisor.estimate import Estimate
 from advisor.goal import Objective
+from advisor.measurement.crossover import crossovers
 from advisor.recommender.recommendation import Effect, VerdictKind
 from advisor.techniques import Technique
 from advisor.units import percent_text
@@ -33,7 +34,7 @@ def sentence(
     first, others = effects[0], effects[1:]
     why_not = idle or technique.why_not
     parts = [f"{technique.title} {_claim(technique, first, objective, why_not=why_not)}"]
-    parts += [text for text in (*map(_elsewhere, others), quality) if text]
+    parts += [text for text in (*map(_elsewhere, others), _turning(effects), quality) if text]
     return "; ".join(parts) + "."
 
 
@@ -68,6 +69,12 @@ def _elsewhere(effect: Effect) -> str:
     return (
         f"at {_load(effect.concurrency)} it {_VERBS[effect.kind]}: {interval_text(effect.measured)}"
     )
+
+
+def _turning(effects: Sequence[Effect]) -> str:
+    """Between which measured loads a gain turns into a loss (case E-01); nothing beyond them."""
+    gains = {item.concurrency: item.measured for item in effects if item.measured is not None}
+    return "; ".join(f"it {found.text}" for found in crossovers(gains))
 
 
 _VERBS = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from advisor.measurement.protocol.pairs import NEUTRAL_BAND
 from advisor.recommender.confirmation import (
     CONFIRMATION,
     FINALIST,
@@ -13,7 +14,7 @@ from advisor.recommender.confirmation import (
     finalist,
 )
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence, TrialPlan
-from advisor.recommender.screening import NEUTRAL_BAND, asked_for
+from advisor.recommender.screening import asked_for
 from advisor.recommender.space import (
     ANCHOR,
     BASELINE,

@@ -180,6 +180,11 @@ def _confirmation_warnings(found: Confirmation | None) -> Iterable[str]:
 
 
 def _trial_warnings(evidence: StudyEvidence) -> Iterable[str]:
+    if evidence.hosts > 1:
+        yield (
+            f"its trials were measured on {evidence.hosts} hosts of one device class: the first was"
+            " lost, and a difference between trials may be one between hosts"
+        )
     for trial in evidence.trials:
         if trial.state is TrialState.FAILED:
             yield f"trial {trial.plan.title!r} failed: {trial.failure_kind or 'unknown'}"

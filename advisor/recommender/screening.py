@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from advisor.conflicts import combination_of, conflicts
 from advisor.errors import InvalidInput, UnknownName
 from advisor.estimate import Estimate
+from advisor.measurement.protocol.pairs import NEUTRAL_BAND
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
 from advisor.recommender.served_share import cache_words, cached_share
 from advisor.roofline.throughput import TrafficShape, predict_gain, predict_throughput
@@ -14,8 +16,6 @@ from advisor.techniques import Need, Technique
 from advisor.traffic.figures import LookupAcceptance, TrafficSummary
 from advisor.units import percent_text
 
-# Less than this either way is not worth an override to anybody who must keep it.
-NEUTRAL_BAND = 0.05
 _LACKING: Mapping[Need, str] = {
     Need.TEXT: "the upload holds no request text, only lengths",
 }
@@ -71,7 +71,10 @@ def _told(technique: Technique, traffic: TrafficSummary) -> bool:
 
 
 def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
-    """Why the technique has nothing to do on this device or at the goal's load; None: it has."""
+    """Why the technique has nothing to do on this device or at the goal's load; None: it has.
+
+    Nor has one that the engine would refuse, or drop, beside the baseline's settings.
+    """
     least, wanted = technique.least_concurrency, technique.cpu_features
     if evidence.goal.concurrency < least:
         return f"it needs at least {least} requests in flight to do anything"
@@ -80,7 +83,9 @@ def not_applicable(evidence: StudyEvidence, technique: Technique) -> str | None:
         *names, last = (_FEATURES.get(name, name) for name in wanted)
         lacks = f"neither {', '.join(names)} nor {last}" if names else f"no {last}"
         return f"this processor has {lacks}"
-    return None
+    variant = technique.variant(evidence.baseline)
+    excluded = conflicts(combination_of(variant, device.kind, model=evidence.model))
+    return excluded[0].text if excluded else None
 
 
 def testable(evidence: StudyEvidence, technique: Technique) -> bool:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from advisor.measurement.protocol.pairs import MARGIN
 from advisor.measurement.records import LoadRole
 from advisor.recommender.arms import objective_arms, usable_points
 from advisor.recommender.duration import (
@@ -26,7 +27,6 @@ from advisor.recommender.evidence import (
 from advisor.recommender.ladder import gang_points, ladder_points, open_points, requests_at
 from advisor.recommender.quality import spoiled
 from advisor.recommender.screening import loads_of, predicted_throughput, testable
-from advisor.recommender.verdict import MARGIN
 from advisor.serving import LeverValue, ServingConfig
 from advisor.techniques import Technique
 

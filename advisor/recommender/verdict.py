@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from advisor.estimate import Estimate
 from advisor.goal import Objective
+from advisor.measurement.effect import TookEffect, took_effect
+from advisor.measurement.protocol.pairs import change_of
 from advisor.measurement.records import AcceptanceFigures, LoadRole
 from advisor.recommender.arms import (
     Arms,
@@ -20,7 +22,6 @@ from advisor.recommender.explain import sentence
 from advisor.recommender.quality import quality_verdict
 from advisor.recommender.recommendation import Effect, Verdict, VerdictKind
 from advisor.recommender.screening import (
-    NEUTRAL_BAND,
     Worth,
     effect_of,
     forecast,
@@ -33,9 +34,6 @@ from advisor.recommender.screening import (
 from advisor.states import TrialState
 from advisor.techniques import Technique
 
-# An interval must clear 1 by this much: a bias common to all points of one start, such as where
-# the operating system placed its memory, is not seen by repeats within the start.
-MARGIN = 0.015
 ALL_REQUESTS = "all"
 
 
@@ -60,14 +58,8 @@ def comparison(evidence: StudyEvidence) -> Comparison:
 
 
 def kind_of(gain: Estimate) -> VerdictKind:
-    """Helps or hurts when the interval clears 1 by the margin, neutral inside the band."""
-    if gain.low > 1 + MARGIN:
-        return VerdictKind.HELPS
-    if gain.high < 1 - MARGIN:
-        return VerdictKind.HURTS
-    if gain.low >= 1 - NEUTRAL_BAND and gain.high <= 1 + NEUTRAL_BAND:
-        return VerdictKind.NEUTRAL
-    return VerdictKind.UNKNOWN
+    """Helps, hurts, neutral or unknown: the protocol's own rule (`pairs.change_of`)."""
+    return VerdictKind(change_of(gain).value)
 
 
 def verdicts(evidence: StudyEvidence, techniques: Iterable[Technique]) -> tuple[Verdict, ...]:
@@ -142,6 +134,15 @@ def effect(compared: Comparison, technique: Technique, concurrency: int) -> Effe
             or _why_unmeasured(evidence, technique, concurrency),
         )
     gain = effect_of(evidence, technique, ratio)
+    idle = _without_effect(evidence, technique, gain)
+    if idle is not None:
+        return Effect(
+            concurrency=concurrency,
+            kind=VerdictKind.NOT_APPLICABLE,
+            predicted=beforehand.predicted,
+            measured=None,
+            reason=idle,
+        )
     kind = kind_of(gain)
     return Effect(
         concurrency=concurrency,
@@ -151,6 +152,17 @@ def effect(compared: Comparison, technique: Technique, concurrency: int) -> Effe
         by_class=_by_class(compared, technique, concurrency),
         reason=_why_open(gain) if kind is VerdictKind.UNKNOWN else None,
     )
+
+
+def _without_effect(evidence: StudyEvidence, technique: Technique, gain: Estimate) -> str | None:
+    """That the engine took the setting and ran as before; None where it did not, or cannot tell."""
+    baselines = [t for t in evidence.trials if t.plan.config == evidence.baseline]
+    before = next((trial.facts for trial in baselines if trial.facts is not None), None)
+    trial = trial_of(evidence, technique)
+    if not technique.shows_in or before is None or trial is None or trial.facts is None:
+        return None
+    found = took_effect(technique.shows_in, before=before, after=trial.facts, gain=gain)
+    return f"it {found.took}: {found.reason}" if found.took is TookEffect.NO else None
 
 
 def _ratio(compared: Comparison, technique: Technique, concurrency: int) -> Estimate | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.errors import RooftuneError
+from advisor.failures import RememberedFailure
 from advisor.goal import Goal
 from advisor.hardware import DATASHEETS
 from advisor.recommender.outlook import Outlook, Served, outlook
@@ -43,6 +44,7 @@ from api.client import (
 )
 from api.errors import problem_of
 from tests.fakes import planted_world, views
+from tests.fakes.planted_measurements import PlantedMeasurements
 
 T = TypeVar("T")
 HEALTHY = Health(status="ok", checks={})
@@ -53,7 +55,7 @@ def _page(items: Sequence[T]) -> Page[T]:
 
 
 @dataclass(slots=True)
-class PlantedClient:
+class PlantedClient(PlantedMeasurements):
     """Answers from its lists and remembers in `asked` what it was told to change.
 
     A `refusal` is raised by the next change, as the service would answer it.
@@ -206,6 +208,12 @@ class PlantedClient:
 
     def engines(self, *, limit: int = 50, cursor: str | None = None) -> Page[EngineView]:
         return _page([views.engine()])
+
+    def engine_failures(self, engine_id: str) -> tuple[RememberedFailure, ...]:
+        return ()
+
+    def forget_failures(self, engine_id: str) -> None:
+        self._change("forget_failures", engine_id=engine_id)
 
     def devices(self, *, limit: int = 50, cursor: str | None = None) -> Page[DeviceView]:
         return _page([views.device()])

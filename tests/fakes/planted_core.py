@@ -148,7 +148,14 @@ class PlantedCore:
         self._sequences: dict[str, Running] = {}
 
     def submit(
-        self, key: str, prompt: tuple[int, ...], text: str, *, limit: int, ignore_eos: bool
+        self,
+        key: str,
+        prompt: tuple[int, ...],
+        text: str,
+        *,
+        limit: int,
+        ignore_eos: bool,
+        salt: str | None = None,
     ) -> None:
         """Queue a request; `text` decides which planted acceptance it has."""
         natural = answer_length(self.truth, prompt)
@@ -161,7 +168,7 @@ class PlantedCore:
             finish="length" if count == limit else "stop",
             acceptance=self.truth.accepts(text),
             rng=prompt_rng(self.truth.seed + 2, prompt),
-            hashes=self._hashes(prompt),
+            hashes=self._hashes(prompt, salt),
         )
         self._sequences[key] = sequence
         self.waiting.append(sequence)
@@ -329,10 +336,10 @@ class PlantedCore:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.settings.block_size)
 
-    def _hashes(self, prompt: tuple[int, ...]) -> tuple[int, ...]:
-        """Chained content hashes of the whole blocks of a prompt."""
+    def _hashes(self, prompt: tuple[int, ...], salt: str | None) -> tuple[int, ...]:
+        """Chained content hashes of the whole blocks of a prompt; a salt begins another chain."""
         size = self.settings.block_size
-        chain = 0
+        chain = hash(salt) if salt else 0
         found = []
         for start in range(0, len(prompt) - size + 1, size):
             chain = hash((chain, prompt[start : start + size]))

@@ -34,6 +34,7 @@ from tests.fakes.planted_text import (
 from tests.fakes.planted_truth import Truth, likely_ids, read_truth, settings
 
 TRUTH_VARIABLE = "ROOFTUNE_PLANTED"
+TIMER_S = 0.003  # by how much a timer may be late on a machine with other work
 
 
 class PlantedEngine:
@@ -50,18 +51,28 @@ class PlantedEngine:
         self._prompts: set[tuple[int, ...]] = set()
 
     async def step_forever(self) -> None:
-        """The engine loop: a step takes its planted time, then its tokens go out."""
+        """The engine loop: a step takes its planted time, then its tokens go out.
+
+        While it is busy a step begins when the last one was to end: what a timer is late by does
+        not add up. A longer pause is lost, as it is on an engine that computes.
+        """
         while True:
+            due_s = 0.0
             while self._core.idle:
                 self._wake.clear()
                 await self._wake.wait()
-            began_s = time.monotonic()
-            duration_s, outputs = self._core.step()
-            await asyncio.sleep(max(0.0, began_s + duration_s - time.monotonic()))
-            for output in outputs:
-                if output.key in self._queues:
-                    self._queues[output.key].put_nowait(output)
-            self._die_if_planted()
+                due_s = time.monotonic()
+            while not self._core.idle:
+                duration_s, outputs = self._core.step()
+                due_s = max(due_s, time.monotonic() - TIMER_S) + duration_s
+                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+                self._hand_out(outputs)
+
+    def _hand_out(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            if output.key in self._queues:
+                self._queues[output.key].put_nowait(output)
+        self._die_if_planted()
 
     async def answer(self, method: str, path: str, body: bytes, reply: Reply) -> None:
         """One HTTP request."""
@@ -99,7 +110,12 @@ class PlantedEngine:
         async with self._door:
             queue = self._queues[key] = asyncio.Queue()
             self._core.submit(
-                key, prompt, text, limit=limit, ignore_eos=bool(body.get("ignore_eos"))
+                key,
+                prompt,
+                text,
+                limit=limit,
+                ignore_eos=bool(body.get("ignore_eos")),
+                salt=body.get("cache_salt"),
             )
             self._wake.set()
             try:

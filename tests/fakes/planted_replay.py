@@ -48,6 +48,7 @@ class _Load:
         self._sent_s: dict[str, float] = {}
         self._times_s: dict[str, list[float]] = {}
         self._ids: dict[str, list[int]] = {}
+        self._frames: dict[str, list[int]] = {}
 
     def run(self) -> None:
         """Step the engine until every request is answered."""
@@ -61,6 +62,7 @@ class _Load:
             for output in outputs:
                 self._times_s[output.key].append(self._now_s)
                 self._ids[output.key] += output.token_ids
+                self._frames[output.key].append(len(output.token_ids))
                 if output.finish is not None:
                     self._record(output.key, output.finish, output.cached_tokens)
             self._fill()
@@ -68,7 +70,9 @@ class _Load:
     def _fill(self) -> None:
         """Send until the plan's number is in flight, and pass on what the client lets through."""
         busy = self._plan.schedule.gang and bool(self._sent_s)
-        while not busy and len(self._sent_s) < self._plan.schedule.concurrency:
+        slots = self._plan.schedule.concurrency or len(self._plan.requests)
+        slots = self._plan.schedule.concurrency or len(self._plan.requests)
+        while not busy and len(self._sent_s) < slots:
             request = next(self._waiting, None)
             if request is None:
                 break
@@ -89,6 +93,7 @@ class _Load:
         )
         self._times_s[request.request_id] = []
         self._ids[request.request_id] = []
+        self._frames[request.request_id] = []
 
     def _record(self, key: str, finish: str, cached_tokens: int) -> None:
         request = next(item for item in self._plan.requests if item.request_id == key)
@@ -112,6 +117,7 @@ class _Load:
                 finish_reason=finish,
                 frame_times_s=tuple(times_s),
                 token_ids=tuple(ids),
+                frame_tokens=tuple(self._frames.pop(key)),
             )
         )
 

@@ -116,11 +116,16 @@ def startup_lines(truth: Truth, chosen: Settings, model: str) -> tuple[list[str]
     """vLLM's log lines before and after the time that a start takes."""
     core = "(EngineCore pid=1) INFO 11-29 13:05:27 "
     worker = "(Worker pid=1) INFO 11-29 13:05:38 "
-    speculation = f"ngram-{chosen.speculative_tokens}" if chosen.speculative_tokens else None
+    drafted = chosen.speculative_tokens
+    speculation = (
+        f"SpeculativeConfig(method='ngram', model=None, num_spec_tokens={drafted})"
+        if drafted
+        else None
+    )
     tokens = truth.num_blocks * truth.block_size
     length, budget = chosen.max_model_len, chosen.max_num_batched_tokens
     config = (
-        f"model='{model}', speculative_config={speculation!r}, tokenizer='{model}',"
+        f"model='{model}', speculative_config={speculation}, tokenizer='{model}',"
         f" dtype=torch.{chosen.dtype}, max_seq_len={length}, download_dir=None,"
         f" enable_prefix_caching={chosen.prefix_caching}, enable_chunked_prefill=True,"
     )

@@ -8,14 +8,29 @@ from advisor.goal import ClassLimits
 from advisor.llm import LayerGroup, ModelShape, weight_format
 from advisor.llm.feed_forward import DenseFeedForward, Experts
 from advisor.llm.mixers import Attention, GatedDeltaNet, LatentAttention, Mamba2
+from advisor.measurement.capacity import Capacity, Tried
+from advisor.measurement.findings import Findings
+from advisor.measurement.memory import PreemptionOnset
 from advisor.measurement.quality import QualityFigures
 from advisor.measurement.records import (
+    AcceptanceFigures,
+    ClientHealth,
     LoadRole,
+    OpenLoop,
     QualityAnswer,
     QualityPass,
     QualityRecord,
+    Window,
+)
+from advisor.measurement.report import (
+    Distribution,
+    MeasuredPoint,
+    MeasurementReport,
+    Rank,
+    measured_point,
 )
 from advisor.measurement.saturation import Binding, Rung, Saturation
+from advisor.measurement.slo import Attained, Slo
 from advisor.recommender.evidence import PointPlan, QualityPlan, StudyOptions
 from advisor.recommender.recommendation import (
     Confirmation,
@@ -200,6 +215,48 @@ HYBRID = ModelShape(
     head_bias=True,
     notes=("one of every kind of layer",),
 )
+MEASURED = MeasurementReport(
+    rank=Rank.CLIENT_SIDE,
+    tool="rooftune",
+    tool_version="0.1.0",
+    model="demo",
+    engine="vllm 0.32.0",
+    started_epoch_s=1_790_000_000.25,
+    points=(
+        measured_point(load_point(4)),
+        MeasuredPoint(
+            kind=None,
+            requests=8,
+            failed=1,
+            duration_s=4.5,
+            concurrency=2.0,
+            rate_per_s=1.75,
+            normalised_latency_s=Distribution(
+                count=7, mean=0.25, sd=0.5, minimum=0.125, maximum=0.75, percentiles={99.9: 0.7}
+            ),
+            usable=False,
+            remarks=("1 of 8 requests failed",),
+        ),
+    ),
+    loads=(load_point(4),),
+    remarks=("arrivals: recorded",),
+    plan_digest="5e7",
+    complete=False,
+    findings=Findings(
+        capacity=Capacity(load=2.0, fails_at=4.0, undecided=(3.0,), tries=5, reason="it failed"),
+        tried=(
+            Tried(
+                load=2.0,
+                attained=(Attained(met=30.0, counted=31.0, requests=31, slo=Slo(ttft_s=0.5)),),
+                holds=None,
+                limited="its timers were late",
+            ),
+        ),
+        onset=PreemptionOnset(measured=8, clear=4, predicted=6, highest=16),
+        start_s=12.5,
+        start_phases=(("loading", 2.0),),
+    ),
+)
 SECOND_SUMMARY = replace(
     SUMMARY,
     overall=replace(SUMMARY.overall, other_lookups=(LOOKUP,)),
@@ -209,6 +266,69 @@ SECOND_SUMMARY = replace(
     static_speedup=estimate(1.6, Source.SIMULATED),
 )
 SECOND_GOAL = replace(GOAL, min_top1_agreement=None)
+SECOND_FACTS = replace(FACTS, checkpoint_digest="c0ffee")
+WIDE_FACTS = replace(
+    SECOND_FACTS,
+    start_phases=(("launching", 12.5), ("loading", 2.0), ("opening", 6.0)),
+    graph_mode="FULL_AND_PIECEWISE",
+    compilation_mode="VLLM_COMPILE",
+    kernels=("MarlinLinearKernel",),
+    quantization="compressed-tensors",
+    kv_cache_dtype="fp8",
+    chunked_prefill=True,
+    speculative_method="ngram",
+    speculative_tokens=3,
+    tensor_parallel=2,
+    executor="mp",
+    consumed_bytes=15 << 30,
+    activation_bytes=1 << 30,
+    graph_bytes=600 << 20,
+    vllm_commit="0a1b2c3",
+    torch_version="2.13.0",
+    cuda_version="13.0",
+    driver_version="580.65",
+    sm_clock_mhz=1980.0,
+    memory_clock_mhz=2619.0,
+)
+SECOND_POINT = replace(load_point(4), role=LoadRole.STATIC, longest_output_tokens=160)
+ACCEPTED = AcceptanceFigures(
+    num_speculative_tokens=2,
+    drafts=10,
+    draft_tokens=20,
+    accepted=12,
+    per_position=(estimate(0.7), estimate(0.5)),
+    acceptance_rate=0.6,
+    acceptance_length=2.2,
+    coverage=0.9,
+    tokens_per_step=2.0,
+    reason="few requests",
+)
+WIDE_POINT = replace(
+    SECOND_POINT,
+    loaded_tokens_per_s=210.5,
+    open_loop=OpenLoop(arrivals="gamma", rate_per_s=2.5, cv=1.5, speed=2.0, most_in_flight=64),
+    client=ClientHealth(
+        processes=2,
+        cpu_share=0.9,
+        send_delay_p50_s=0.001,
+        send_delay_p99_s=0.03,
+        send_delay_max_s=0.25,
+        loop_delay_p99_s=0.002,
+        frames=4096,
+        limited=True,
+        reason="its busiest process used 90% of a core",
+    ),
+    window=Window(since_s=1.5, until_s=40.0, left_out=6, steady=True, rule="MSER-5"),
+    chunk_gap_s=QUANTILES,
+    not_fitting=3,
+    retries=1,
+    acceptance_by={"temperature 0.7": ACCEPTED},
+    energy_j=1250.5,
+    steady_tokens_per_s=estimate(215.0),
+    intervals={"ttft_s p50": estimate(0.25)},
+    counters=replace(load_point().counters, known=False),
+)
+THIRD_RECOMMENDATION = replace(wide_recommendation(), subset=DISTANCE)
 STORED = (
     WHOLE_REPORT,
     replace(whole_summary(), privacy=Privacy.REDACTED),
@@ -218,11 +338,12 @@ STORED = (
     replace(SECOND_GOAL, class_limits={"chat": ClassLimits(ttft_p95_s=0.5)}),
     WIDE_CONFIG,
     WIDE_PLAN,
-    replace(FACTS, checkpoint_digest="c0ffee"),
-    replace(load_point(4), role=LoadRole.STATIC, longest_output_tokens=160),
-    replace(wide_recommendation(), subset=DISTANCE),
+    WIDE_FACTS,
+    WIDE_POINT,
+    replace(THIRD_RECOMMENDATION, engine=WIDE_FACTS),
     OPTIONS,
     QualityRecord(passes=(QUALITY_PASS,)),
+    MEASURED,
 )
 """One value of every kind that a column holds, every field of it in use."""
 
@@ -244,6 +365,13 @@ EARLIER: Mapping[tuple[str, int], object] = {
     },
     **{
         (type(value).__name__, 2): value
-        for value in (SECOND_SUMMARY, SECOND_GOAL, wide_recommendation())
+        for value in (
+            SECOND_SUMMARY,
+            SECOND_GOAL,
+            SECOND_FACTS,
+            SECOND_POINT,
+            wide_recommendation(),
+        )
     },
+    ("Recommendation", 3): THIRD_RECOMMENDATION,
 }

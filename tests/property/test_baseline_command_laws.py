@@ -64,13 +64,13 @@ configs = st.builds(ServingConfig, functional=functional, levers=levers)
 
 
 def schema(build: str) -> FlagSchema:
-    """The flags of vLLM 0.32; both builds have the same ones."""
+    """The flags of vLLM 0.32, served by the module that users start; both builds have the same."""
     held = read_schema(json.loads(FLAGS.read_bytes()))
     return FlagSchema(
         version=held.version,
         distribution=held.distribution,
         build=build,
-        serve_module=held.serve_module,
+        serve_module=("-m", "vllm.entrypoints.openai.api_server"),
         flags=held.flags,
     )
 

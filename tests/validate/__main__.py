@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ROOT.parent / "shared" / "data" / "measurements"
 PAGE = ROOT / "docs" / "validation.md"
 # A module of this package each: the page lists them in this order.
-SETS = ("memory", "argonne", "silicon", "replay", "effects", "simulator", "mfu")
+SETS = ("memory", "argonne", "silicon", "replay", "effects", "simulator", "mfu", "measurement")
 
 
 def set_figures(found: ValidationSet) -> Iterator[Figure]:

@@ -148,7 +148,7 @@ def duplicates(facts: Facts) -> Duplicates | None:
 def fit(facts: Facts, max_model_len: int) -> Fit:
     """What a server with this limit serves of the requests whose prompt length is known."""
     prompts, needed = _needs(facts)
-    return _fit(prompts, needed, max_model_len)
+    return fit_lengths(prompts, needed, max_model_len)
 
 
 def _needs(facts: Facts) -> tuple[Integers, Integers]:
@@ -161,7 +161,8 @@ def _needs(facts: Facts) -> tuple[Integers, Integers]:
     return prompts, prompts + np.maximum(outputs, 1)
 
 
-def _fit(prompts: Integers, needed: Integers, max_model_len: int) -> Fit:
+def fit_lengths(prompts: Integers, needed: Integers, max_model_len: int) -> Fit:
+    """The same from prompt tokens and the length that each request needs, shape ``[requests]``."""
     if max_model_len < 1:
         raise InvalidInput("max_model_len", f"{max_model_len} is not at least 1")
     fitting = needed <= max_model_len
@@ -181,9 +182,9 @@ def fits(facts: Facts, limits: Sequence[int]) -> tuple[Fit, ...]:
     prompts, needed = _needs(facts)
     if not len(prompts):
         return ()
-    found = [_fit(prompts, needed, limit) for limit in LIMITS]
+    found = [fit_lengths(prompts, needed, limit) for limit in LIMITS]
     some = [item for item in found if 0 < item.fitting < item.requests]
     all_of_it = [item for item in found if item.fitting == item.requests][:1]
-    asked = [_fit(prompts, needed, limit) for limit in limits]
+    asked = [fit_lengths(prompts, needed, limit) for limit in limits]
     chosen = {item.max_model_len: item for item in (*some, *all_of_it, *asked)}
     return tuple(chosen[limit] for limit in sorted(chosen))

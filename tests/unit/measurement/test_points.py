@@ -10,7 +10,8 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.measurement.acceptance import figures, wilson
 from advisor.measurement.latency import quantiles
-from advisor.measurement.points import load_reached, prefix_hit_share
+from advisor.measurement.points import prefix_hit_share
+from advisor.measurement.protocol.reached import load_reached
 from advisor.measurement.records import (
     Outcome,
     RequestRecord,

@@ -44,6 +44,18 @@ def test_a_technique_needs_one_of_its_processor_features() -> None:
     assert not_applicable(begin(), one) == "this processor has no sve2"
 
 
+def test_a_technique_that_the_engine_would_refuse_is_not_tried() -> None:
+    """Beside the baseline's own settings, with the engine's reason; alone it may be fine."""
+    wider = replace(EIGHT_BIT, cpu_features=(), on={"max_num_seqs": 64}, off={"max_num_seqs": None})
+    narrow = begin()
+    narrow = replace(narrow, baseline=narrow.baseline.changed({"max_num_batched_tokens": 32}))
+
+    assert not_applicable(begin(), wider) is None
+    assert "max_num_batched_tokens (32) is below max_num_seqs (64)" in str(
+        not_applicable(narrow, wider)
+    )
+
+
 def test_what_does_not_apply_is_neither_forecast_nor_tried() -> None:
     """Its verdict names what is missing."""
     evidence = study(World())

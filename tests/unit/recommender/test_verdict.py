@@ -8,7 +8,8 @@ import pytest
 from advisor.goal import Goal, Objective
 from advisor.recommender.arms import class_arms, objective_arms, pace_of, throughput_arms
 from advisor.recommender.evidence import StudyEvidence, TrialEvidence
-from advisor.recommender.recommendation import Verdict, VerdictKind
+from advisor.recommender.explain import sentence
+from advisor.recommender.recommendation import Effect, Verdict, VerdictKind
 from advisor.recommender.screening import trial_of
 from advisor.recommender.verdict import ALL_REQUESTS, kind_of, verdicts
 from advisor.states import TrialState
@@ -118,6 +119,50 @@ def test_a_technique_that_never_engaged_says_so() -> None:
     verdict = judged(edited(evidence, trial.plan.key, acceptance=idle), 2)
 
     assert "because it never engaged: nothing was drafted" in verdict.sentence
+
+
+def test_a_gain_that_turns_into_a_loss_says_between_which_loads() -> None:
+    """Case E-01: between the measured loads, with the one to measure next; never beyond them."""
+    effects = [
+        Effect(
+            concurrency=load,
+            kind=kind_of(estimate(gain, gain - 0.02, gain + 0.02)),
+            predicted=None,
+            measured=estimate(gain, gain - 0.02, gain + 0.02),
+        )
+        for load, gain in ((32, 0.92), (1, 1.83), (8, 1.3))
+    ]
+    told = sentence(TECHNIQUES[2], effects, objective=Objective.THROUGHPUT)
+    rising = sentence(TECHNIQUES[2], effects[1:], objective=Objective.THROUGHPUT)
+
+    assert "it gains below a load between 8 and 32 in flight; 16 is what to measure next" in told
+    assert "it gains" not in rising
+
+
+def resolved(evidence: StudyEvidence, dtype: str) -> StudyEvidence:
+    """Every engine of the study says that it ran in this dtype."""
+    trials = (
+        replace(trial, facts=replace(trial.facts, dtype=dtype)) if trial.facts else trial
+        for trial in evidence.trials
+    )
+    return replace(evidence, trials=tuple(trials))
+
+
+def test_a_setting_that_changed_nothing_did_not_take_effect() -> None:
+    """The same resolved dtype and the same speed: no verdict on the technique, and that is said."""
+    index = next(at for at, item in enumerate(TECHNIQUES) if item.shows_in == ("dtype",))
+    evidence = study(World())
+    trial = trial_of(evidence, TECHNIQUES[index])
+    baseline = next(t for t in evidence.trials if t.plan.config == evidence.baseline)
+    assert trial is not None
+    same = replace(trial, points=baseline.points)
+    trials = tuple(same if item is trial else item for item in evidence.trials)
+    idle = judged(resolved(replace(evidence, trials=trials), "torch.float32"), index)
+    faster = judged(resolved(evidence, "torch.float32"), index)
+
+    assert idle.kind is VerdictKind.NOT_APPLICABLE
+    assert "because it did not take effect: with it and without the engine ran" in idle.sentence
+    assert faster.kind is judged(evidence, index).kind is not VerdictKind.NOT_APPLICABLE
 
 
 def test_a_technique_without_text_is_unknown_for_want_of_text() -> None:
