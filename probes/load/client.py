@@ -1,248 +1,234 @@
-"""The streaming client: sends a plan's requests and notes when their tokens arrive.
-
-It reads the socket itself (asyncio and h11, no layers between) because it shares the processor
-with the engine's front end. Every request has a connection of its own and is sent once: no stale
-connection, so no retry that would hide a failure (case S-08).
-"""
+"""The streaming client: sends a plan's requests when they are due and notes what comes back."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import h11
-
+from advisor.canonical import Json
 from advisor.measurement.records import Outcome, RequestRecord
+from probes.load.connection import Clock, Exchange
+from probes.load.dispatch import Dispatcher, Due
+from probes.load.endpoint import Endpoint
+from probes.load.health import LoopWatch, ProcessHealth
 from probes.load.plan import LoadPlan, PlannedRequest
-from probes.load.sse import EventStream, Frame, Usage, error_kind
 
-_READ_BYTES = 1 << 16
-_OK = 200
-
-Clock = Callable[[], float]
-
-
-class RequestFailed(Exception):
-    """A request that got no complete answer; `kind` goes into its record."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
-
-
-@dataclass
-class _Progress:
-    """What was seen of one request so far."""
-
-    frame_times_s: list[float] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    has_ids: bool = False
-    usage: Usage | None = None
-    finish_reason: str | None = None
-    done: bool = False
-
-    def add(self, frame: Frame, at_s: float) -> None:
-        if frame.carries_token:
-            self.frame_times_s.append(at_s)
-        if frame.token_ids is not None:
-            self.has_ids = True
-            self.token_ids += frame.token_ids
-        self.usage = frame.usage or self.usage
-        self.finish_reason = frame.finish_reason or self.finish_reason
-        self.done = self.done or frame.done
-        if frame.error is not None:
-            raise RequestFailed(frame.error)
-
-    @property
-    def output_tokens(self) -> int | None:
-        """The engine's usage wins, then its token ids (case S-21); frames are never counted."""
-        if self.usage is not None and self.usage.completion_tokens is not None:
-            return self.usage.completion_tokens
-        return len(self.token_ids) if self.has_ids else None
+# Refusals that another try may cure: too many requests, and servers that are away for a while.
+_PASSING = ("http_429", "http_500", "http_502", "http_503", "http_504", "transport:", "timeout:con")
 
 
 async def run_plan(
-    plan: LoadPlan, *, on_record: Callable[[RequestRecord], None], clock: Clock = time.monotonic
-) -> None:
-    """Send all requests of `plan`; `on_record` gets each record as its request ends."""
-    if plan.schedule.gang:
-        await _gangs(plan, on_record=on_record, clock=clock)
-        return
-    start_s = clock()
-    waiting = iter(enumerate(plan.requests))
-    slots = min(plan.schedule.concurrency, len(plan.requests))
-    async with asyncio.TaskGroup() as group:
-        for _ in range(slots):
-            group.create_task(
-                _slot(plan, waiting, start_s=start_s, on_record=on_record, clock=clock)
-            )
-
-
-async def _gangs(
-    plan: LoadPlan, *, on_record: Callable[[RequestRecord], None], clock: Clock
-) -> None:
-    """One gang after the other; a gang is free to go when the last of the one before has ended."""
-    free_s = clock()
-
-    async def tell(request: PlannedRequest, intended_s: float) -> float:
-        record = await send(plan, request, intended_s=intended_s, clock=clock)
-        on_record(record)
-        return record.end_s
-
-    size = plan.schedule.concurrency
-    for first in range(0, len(plan.requests), size):
-        gang = plan.requests[first : first + size]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(tell(request, free_s)) for request in gang]
-        free_s = max(task.result() for task in tasks)
-
-
-async def _slot(
     plan: LoadPlan,
-    waiting: Iterator[tuple[int, PlannedRequest]],
     *,
-    start_s: float,
     on_record: Callable[[RequestRecord], None],
-    clock: Clock,
-) -> None:
-    free_s = start_s
-    for index, request in waiting:
-        intended_s = plan.schedule.intended_s(index, start_s=start_s, free_s=free_s)
-        await asyncio.sleep(max(0.0, intended_s - clock()))
-        record = await send(plan, request, intended_s=intended_s, clock=clock)
-        free_s = record.end_s
-        on_record(record)
+    clock: Clock = time.monotonic,
+    start_s: float | None = None,
+) -> ProcessHealth:
+    """Send all requests of `plan`; `on_record` gets each record as its request ends.
+
+    `start_s` is the moment on `clock` from which the schedule counts, None: now.
+    """
+    watch = LoopWatch(clock)
+    load = _Load(plan, await Endpoint.of(plan), clock=clock, on_record=on_record)
+    await load.run(clock() if start_s is None else start_s)
+    return watch.stop(frames=load.frames, send_delays_s=load.send_delays_s)
 
 
-async def send(
-    plan: LoadPlan, request: PlannedRequest, *, intended_s: float, clock: Clock = time.monotonic
-) -> RequestRecord:
-    """Send one request and read its answer to the end; a failure is a record, not an exception."""
-    seen = _Progress()
-    error = None
-    sent_s = max(clock(), intended_s)
-    try:
-        await _exchange(plan, request, seen, clock)
-    except RequestFailed as failure:
-        error = failure.kind
-    except TimeoutError:
-        error = "timeout:idle"
-    except (OSError, h11.ProtocolError) as failure:
-        error = f"transport:{type(failure).__name__}"
-    usage = seen.usage
-    return RequestRecord(
-        request_id=request.request_id,
-        label=request.label,
-        outcome=Outcome.OK if error is None else Outcome.FAILED,
-        intended_s=intended_s,
-        sent_s=sent_s,
-        end_s=max(clock(), sent_s),
-        first_token_s=seen.frame_times_s[0] if seen.frame_times_s else None,
-        last_token_s=seen.frame_times_s[-1] if seen.frame_times_s else None,
-        prompt_tokens=usage.prompt_tokens if usage else None,
-        output_tokens=seen.output_tokens,
-        cached_tokens=usage.cached_tokens if usage else None,
-        finish_reason=seen.finish_reason,
-        error=error,
-        frame_times_s=tuple(seen.frame_times_s),
-        token_ids=tuple(seen.token_ids) if seen.has_ids else None,
-    )
+@dataclass(slots=True)
+class _Attempts:
+    """The times of the attempts at one request."""
+
+    first_sent_s: float
+    last_sent_s: float
+    count: int = 1
 
 
-async def _exchange(plan: LoadPlan, request: PlannedRequest, seen: _Progress, clock: Clock) -> None:
-    reader, writer = await _connect(plan)
-    try:
-        connection = h11.Connection(our_role=h11.CLIENT)
-        writer.write(_request_bytes(connection, plan, request))
-        await writer.drain()
-        await _read_answer(connection, reader, seen, plan=plan, clock=clock)
-    finally:
-        # Closing before the end of the stream tells the engine to drop the request.
-        writer.close()
+class _Load:
+    """One run of a plan."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        endpoint: Endpoint,
+        *,
+        clock: Clock,
+        on_record: Callable[[RequestRecord], None],
+    ) -> None:
+        self.frames = 0
+        self.send_delays_s: list[float] = []
+        self._plan = plan
+        self._endpoint = endpoint
+        self._clock = clock
+        self._on_record = on_record
+        self._news = asyncio.Event()
+        # What the engine said, for the turns that quote it.
+        self._said: dict[tuple[str, int], str] = {}
+        self._quoted = {
+            (request.session or "", answer.turn)
+            for request in plan.requests
+            for answer in request.history
+        }
+
+    async def run(self, start_s: float) -> None:
+        """Send everything, from `start_s` on."""
+        dispatcher = Dispatcher(self._plan.requests, self._plan.schedule, start_s=start_s)
+        async with asyncio.TaskGroup() as group:
+            while dispatcher.left:
+                while (due := dispatcher.take(self._clock())) is not None:
+                    group.create_task(self._one(due, dispatcher))
+                if dispatcher.left:
+                    await self._wait(dispatcher.wake_s())
+
+    async def _wait(self, until_s: float | None) -> None:
+        """Until that time, or until a request has ended."""
+        timer = None
+        if until_s is not None:
+            delay_s = max(0.0, until_s - self._clock())
+            timer = asyncio.get_running_loop().call_later(delay_s, self._news.set)
+        await self._news.wait()
+        self._news.clear()
+        if timer is not None:
+            timer.cancel()
+
+    async def _one(self, due: Due, dispatcher: Dispatcher) -> None:
+        request = self._plan.requests[due.index]
+        record = await self._send(request, due)
+        dispatcher.ended(due.index, record.end_s)
+        self._news.set()
+        self._on_record(record)
+
+    async def _send(self, request: PlannedRequest, due: Due) -> RequestRecord:
+        """All attempts at one request; a failure is a record, not an exception."""
+        data = self._endpoint.request_bytes(request, self._body(request))
+        could_s = due.could_s
+        attempts: _Attempts | None = None
+        while True:
+            began_s = self._clock()
+            exchange = await self._attempt(request, data)
+            sent_s = began_s if exchange.sent_s is None else exchange.sent_s
+            connected_s = sent_s if exchange.connected_s is None else exchange.connected_s
+            # A loop that counts in milliseconds may end a sleep before a retry a little early.
+            self.send_delays_s.append(max(0.0, began_s - could_s) + sent_s - connected_s)
+            self.frames += exchange.answer.frames
+            if attempts is None:
+                attempts = _Attempts(first_sent_s=sent_s, last_sent_s=sent_s)
+            else:
+                attempts.count += 1
+                attempts.last_sent_s = sent_s
+            if not self._again(exchange, attempts.count):
+                return self._record(request, due, exchange, attempts)
+            could_s = exchange.end_s + self._plan.retry_wait_s * 2 ** (attempts.count - 1)
+            await asyncio.sleep(max(0.0, could_s - self._clock()))
+
+    def _again(self, exchange: Exchange, attempts: int) -> bool:
+        error = exchange.answer.error
+        if error is None or attempts > self._plan.retries:
+            return False
+        return error.startswith(_PASSING) and not exchange.answer.frame_times_s
+
+    async def _attempt(self, request: PlannedRequest, data: bytes) -> Exchange:
+        """One connection, from its opening to the end of the answer or to a limit."""
+        plan = self._plan
+        quoted = (request.session or "", request.turn or 0) in self._quoted
+        exchange = Exchange(data, clock=self._clock, keep_content=quoted)
+        try:
+            async with asyncio.timeout(plan.connect_timeout_s):
+                await self._endpoint.connect(exchange)
+            limits = _Limits(exchange, plan, self._clock)
+            await exchange.over
+            limits.cancel()
+            exchange.leave()
+        except TimeoutError:
+            exchange.fail("timeout:connect")
+        except OSError as failure:
+            exchange.fail(f"transport:{type(failure).__name__}")
+        except asyncio.CancelledError:
+            exchange.drop()
+            raise
+        return exchange
+
+    def _body(self, request: PlannedRequest) -> dict[str, Json]:
+        """The request's body, with what the engine said to the turns before."""
+        body = dict(request.body)
+        messages = body.get("messages")
+        if not request.history or not isinstance(messages, list):
+            return body
+        messages = list(messages)
+        for answer in request.history:
+            said = self._said.get((request.session or "", answer.turn))
+            recorded = messages[answer.message]
+            # A turn that failed said nothing: its recorded answer stands.
+            if said is not None and isinstance(recorded, dict):
+                messages[answer.message] = {**recorded, "content": said}
+        return body | {"messages": messages}
+
+    def _record(
+        self, request: PlannedRequest, due: Due, exchange: Exchange, attempts: _Attempts
+    ) -> RequestRecord:
+        seen = exchange.answer
+        if seen.error is None and seen.keep_content:
+            self._said[request.session or "", request.turn or 0] = "".join(seen.content)
+        usage, times_s = seen.usage, tuple(seen.frame_times_s)
+        sent_s = max(attempts.first_sent_s, due.intended_s)
+        body = request.body
+        return RequestRecord(
+            request_id=request.request_id,
+            label=request.label,
+            outcome=Outcome.OK if seen.error is None else Outcome.FAILED,
+            intended_s=due.intended_s,
+            sent_s=sent_s,
+            end_s=max(exchange.end_s, sent_s),
+            first_token_s=times_s[0] if times_s else None,
+            last_token_s=times_s[-1] if times_s else None,
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            output_tokens=seen.output_tokens,
+            cached_tokens=usage.cached_tokens if usage else None,
+            finish_reason=seen.finish_reason,
+            error=seen.error,
+            frame_times_s=times_s,
+            token_ids=None if seen.token_ids is None else tuple(seen.token_ids),
+            frame_tokens=seen.tokens_by_frame,
+            attempts=attempts.count,
+            last_sent_s=attempts.last_sent_s if attempts.count > 1 else None,
+            temperature=_number(body.get("temperature")),
+            session=request.session,
+            turn=request.turn,
+            wanted_tokens=_whole(body.get("max_completion_tokens", body.get("max_tokens"))),
+            accepted_histogram=seen.accepted_histogram,
+        )
 
 
-async def _connect(plan: LoadPlan) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    try:
-        async with asyncio.timeout(plan.connect_timeout_s):
-            return await asyncio.open_connection(plan.host, plan.port)
-    except TimeoutError:
-        raise RequestFailed("timeout:connect") from None
+class _Limits:
+    """Ends an exchange that has been silent, or has gone on, for too long."""
 
-
-def _request_bytes(connection: h11.Connection, plan: LoadPlan, request: PlannedRequest) -> bytes:
-    body = json.dumps(request.body, ensure_ascii=False).encode()
-    head = h11.Request(
-        method="POST",
-        target=request.path,
-        headers=[
-            ("Host", f"{plan.host}:{plan.port}"),
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream"),
-            ("Content-Length", str(len(body))),
-            ("Connection", "close"),
-        ],
-    )
-    parts = [connection.send(head), connection.send(h11.Data(data=body))]
-    parts.append(connection.send(h11.EndOfMessage()))
-    return b"".join(part for part in parts if part)
-
-
-async def _read_answer(
-    connection: h11.Connection,
-    reader: asyncio.StreamReader,
-    seen: _Progress,
-    *,
-    plan: LoadPlan,
-    clock: Clock,
-) -> None:
-    stream = EventStream()
-    streaming = False
-    whole = bytearray()
-    status = _OK
-    async for event, at_s in _events(connection, reader, plan.idle_timeout_s, clock):
-        if isinstance(event, h11.Response):
-            status = event.status_code
-            streaming = status == _OK and b"event-stream" in dict(event.headers).get(
-                b"content-type", b""
+    def __init__(self, exchange: Exchange, plan: LoadPlan, clock: Clock) -> None:
+        self._exchange = exchange
+        self._idle_s = plan.idle_timeout_s
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timers = [self._loop.call_later(plan.idle_timeout_s, self._look)]
+        if plan.request_timeout_s is not None:
+            self._timers.append(
+                self._loop.call_later(plan.request_timeout_s, exchange.fail, "timeout:request")
             )
-        elif isinstance(event, h11.Data) and streaming:
-            for frame in stream.feed(bytes(event.data)):
-                seen.add(frame, at_s)
-        elif isinstance(event, h11.Data):
-            whole += event.data
-    if not streaming:
-        raise RequestFailed(_refusal(status, bytes(whole)))
-    if not seen.done:
-        raise RequestFailed("stream:truncated")
+
+    def _look(self) -> None:
+        # One timer per silence, not one per frame: it looks when the last bytes came.
+        left_s = self._exchange.last_s + self._idle_s - self._clock()
+        if left_s <= 0:
+            self._exchange.fail("timeout:idle")
+        else:
+            self._timers[0] = self._loop.call_later(left_s, self._look)
+
+    def cancel(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
 
 
-async def _events(
-    connection: h11.Connection, reader: asyncio.StreamReader, idle_timeout_s: float, clock: Clock
-) -> AsyncIterator[tuple[h11.Event, float]]:
-    """Events of the answer with the time at which their bytes arrived."""
-    at_s = clock()
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            async with asyncio.timeout(idle_timeout_s):
-                chunk = await reader.read(_READ_BYTES)
-            at_s = clock()
-            connection.receive_data(chunk)
-        elif isinstance(event, h11.ConnectionClosed | h11.EndOfMessage):
-            return
-        elif isinstance(event, h11.Response | h11.Data):
-            yield event, at_s
+def _number(value: Json) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type]
 
 
-def _refusal(status: int, body: bytes) -> str:
-    """Why an answer is no stream: its HTTP status, or an error inside a 200 (case S-07)."""
-    try:
-        document = json.loads(body)
-    except ValueError:
-        document = None
-    error = document.get("error", document) if isinstance(document, dict) else None
-    kind = error_kind(error)
-    if status != _OK:
-        return f"http_{status}" if kind == "unnamed" else f"http_{status}:{kind}"
-    return f"in_band:{kind}" if error is not None else "not_a_stream"
+def _whole(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from advisor.canonical import Json
 from advisor.errors import InvalidInput
@@ -46,18 +46,49 @@ class ReplayRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAnswer:
+    """In the messages of a later turn: the one at `message` is the answer to turn `turn`."""
+
+    message: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRequest:
-    """One request as it goes over the wire. `body` holds the user's text: never log it."""
+    """One request as it goes over the wire. `body` holds the user's text: never log it.
+
+    Requests of one `session` go strictly in the order of `turn` (from 0). A turn is not sent before
+    the answer of the one before is complete and `think_s` seconds more have passed (None: the
+    recording does not say). `history` names the messages in `body` that are answers to earlier
+    turns of this load: what the engine really said is put in their place.
+    """
 
     request_id: str
     label: str | None
     path: str
     body: Mapping[str, Json] = field(repr=False)
+    session: str | None = None
+    turn: int | None = None
+    think_s: float | None = None
+    history: tuple[EarlierAnswer, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.session is None) != (self.turn is None):
+            raise InvalidInput("turn", "a session has numbered turns, and only a session has")
+        if self.think_s is not None and not 0 <= self.think_s < float("inf"):
+            raise InvalidInput("think_s", f"{self.think_s} is no time to think")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """Everything the client process needs. Connect and idle limits are apart (case D-08)."""
+    """Everything the client process needs. Connect and idle limits are apart (case D-08).
+
+    `request_timeout_s` limits a whole attempt, None: only silence is limited. `retries` is how
+    often a request is tried again that was refused or cut before its first token, after
+    `retry_wait_s`, twice that, and so on; probes run without, because a retry hides a failure
+    (case S-08). For endpoints elsewhere: `api_key` goes out as a bearer token, `base_path` before
+    every path, and with `tls` the server's certificate is verified.
+    """
 
     host: str
     port: int
@@ -65,6 +96,12 @@ class LoadPlan:
     requests: tuple[PlannedRequest, ...] = field(repr=False)
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     idle_timeout_s: float = IDLE_TIMEOUT_S
+    request_timeout_s: float | None = None
+    retries: int = 0
+    retry_wait_s: float = 1.0
+    api_key: str | None = field(default=None, repr=False)
+    base_path: str = ""
+    tls: bool = False
 
     def __post_init__(self) -> None:
         offsets = self.schedule.offsets_s
@@ -72,41 +109,16 @@ class LoadPlan:
             raise InvalidInput("requests", "a load without a request measures nothing")
         if offsets is not None and len(offsets) != len(self.requests):
             raise InvalidInput("offsets_s", "one send time per request is needed")
-
-    def to_json(self) -> bytes:
-        """The form that the client process reads."""
-        document = {
-            "host": self.host,
-            "port": self.port,
-            "concurrency": self.schedule.concurrency,
-            "offsets_s": self.schedule.offsets_s,
-            "gang": self.schedule.gang,
-            "connect_timeout_s": self.connect_timeout_s,
-            "idle_timeout_s": self.idle_timeout_s,
-            "requests": [
-                {"request_id": r.request_id, "label": r.label, "path": r.path, "body": r.body}
-                for r in self.requests
-            ],
-        }
-        return json.dumps(document, ensure_ascii=False).encode()
-
-
-def read_plan(text: bytes) -> LoadPlan:
-    """The inverse of `LoadPlan.to_json`."""
-    document = json.loads(text)
-    offsets = document["offsets_s"]
-    return LoadPlan(
-        host=document["host"],
-        port=document["port"],
-        schedule=Schedule(
-            concurrency=document["concurrency"],
-            offsets_s=None if offsets is None else tuple(offsets),
-            gang=document["gang"],
-        ),
-        requests=tuple(PlannedRequest(**request) for request in document["requests"]),
-        connect_timeout_s=document["connect_timeout_s"],
-        idle_timeout_s=document["idle_timeout_s"],
-    )
+        if self.retries < 0:
+            raise InvalidInput("retries", f"{self.retries} is below 0")
+        for name in ("host", "base_path", "api_key"):
+            value = getattr(self, name) or ""
+            # A space or line break would end the part of the request that it stands in.
+            if not (value.isascii() and value.isprintable()) or " " in value:
+                raise InvalidInput(name, "holds a character that no header can")
+        turns = [(r.session, r.turn) for r in self.requests if r.session is not None]
+        if len(set(turns)) != len(turns):
+            raise InvalidInput("turn", "a session has two turns of one number")
 
 
 def load_plan(
@@ -121,16 +133,90 @@ def load_plan(
     gang: bool = False,
 ) -> LoadPlan:
     """A closed loop over `requests` in the order given, or gangs of `concurrency` of them."""
-    lengths = output_tokens if output_tokens is not None else [None] * len(requests)
     return LoadPlan(
         host=host,
         port=port,
         schedule=Schedule(concurrency=concurrency, gang=gang),
-        requests=tuple(
-            planned_request(request, model=model, rule=rule, output_tokens=length)
-            for request, length in zip(requests, lengths, strict=True)
-        ),
+        requests=planned_requests(requests, model=model, rule=rule, output_tokens=output_tokens),
     )
+
+
+def planned_requests(
+    requests: Sequence[Request],
+    *,
+    model: str,
+    rule: ReplayRule,
+    output_tokens: Sequence[int | None] | None = None,
+    sessions: bool = False,
+    think: bool = False,
+) -> tuple[PlannedRequest, ...]:
+    """`requests` as the engine gets them, in the order given.
+
+    With `sessions` the turns of a session wait for each other and quote the engine's own answers;
+    with `think` also for as long as the user thought in the recording. Otherwise each goes on its
+    own as recorded.
+    """
+    lengths = output_tokens if output_tokens is not None else [None] * len(requests)
+    planned = [
+        planned_request(request, model=model, rule=rule, output_tokens=length)
+        for request, length in zip(requests, lengths, strict=True)
+    ]
+    return linked(requests, planned, think=think) if sessions else tuple(planned)
+
+
+def linked(
+    requests: Sequence[Request], planned: Sequence[PlannedRequest], *, think: bool
+) -> tuple[PlannedRequest, ...]:
+    """`planned` with the turns of each session numbered in the order given, and their history."""
+    out = list(planned)
+    sessions: dict[str, list[int]] = {}
+    for place, request in enumerate(requests):
+        if request.session is not None:
+            sessions.setdefault(request.session, []).append(place)
+    for session, places in sessions.items():
+        for turn, place in enumerate(places):
+            out[place] = replace(
+                planned[place],
+                session=session,
+                turn=turn,
+                think_s=(
+                    _think_s(requests[places[turn - 1]], requests[place])
+                    if think and turn
+                    else None
+                ),
+                history=_history([planned[earlier] for earlier in places[:turn]], planned[place]),
+            )
+    return tuple(out)
+
+
+def _history(earlier: Sequence[PlannedRequest], later: PlannedRequest) -> tuple[EarlierAnswer, ...]:
+    """Where `later` quotes an answer: after messages that are all those of an earlier turn.
+
+    An answer that calls tools stays as recorded, because the tool's message after it names the
+    call.
+    """
+    messages = later.body.get("messages")
+    found: dict[int, EarlierAnswer] = {}
+    for turn, request in enumerate(earlier):
+        asked = request.body.get("messages")
+        if not isinstance(messages, list) or not isinstance(asked, list):
+            continue
+        answer = messages[len(asked)] if len(asked) < len(messages) else None
+        if (
+            isinstance(answer, dict)
+            and answer.get("role") == "assistant"
+            and not answer.get("tool_calls")
+            and messages[: len(asked)] == asked
+        ):
+            found[len(asked)] = EarlierAnswer(message=len(asked), turn=turn)
+    return tuple(found.values())
+
+
+def _think_s(before: Request, after: Request) -> float | None:
+    """From the end of one recorded answer to the next question; None where a time is missing."""
+    if before.arrival_s is None or before.duration_s is None or after.arrival_s is None:
+        return None
+    return max(0.0, after.arrival_s - before.arrival_s - before.duration_s)
 
 
 def planned_request(
@@ -159,11 +245,15 @@ def planned_request(
         body["top_p"] = request.top_p
     if request.response_format is not None:
         body["response_format"] = json.loads(request.response_format)
+    chat = request.kind is RequestKind.CHAT
+    if chat:
+        # Some servers honour only the one name, some only the other (case T-23).
+        body["max_completion_tokens"] = limit
     body |= _prompt(request, rule)
     return PlannedRequest(
         request_id=request.id,
         label=request.class_name,
-        path=CHAT_PATH if request.kind is RequestKind.CHAT else COMPLETION_PATH,
+        path=CHAT_PATH if chat else COMPLETION_PATH,
         body=body,
     )
 

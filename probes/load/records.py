@@ -1,6 +1,7 @@
-"""Per-request records as compressed Parquet."""
+"""Per-request records as compressed Parquet; columns that an older file lacks are unknown."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,11 +26,19 @@ _SCHEMA = pa.schema(
         ("error", pa.string()),
         ("frame_times_s", pa.list_(pa.float64())),
         ("token_ids", pa.list_(pa.int32())),
+        ("frame_tokens", pa.list_(pa.int32())),
+        ("attempts", pa.int32()),
+        ("last_sent_s", pa.float64()),
+        ("temperature", pa.float64()),
+        ("session", pa.string()),
+        ("turn", pa.int32()),
+        ("wanted_tokens", pa.int64()),
+        ("accepted_histogram", pa.list_(pa.int64())),
     ]
 )
 
 
-def records_to_parquet(records: list[RequestRecord]) -> bytes:
+def records_to_parquet(records: Sequence[RequestRecord]) -> bytes:
     """One row per record, zstd-compressed."""
     table = pa.Table.from_pylist([dataclasses.asdict(record) for record in records], _SCHEMA)
     sink = pa.BufferOutputStream()

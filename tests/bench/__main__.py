@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench import reuse, simulator, traffic
+from tests.bench import client, reuse, simulator, traffic
 from tests.bench.figures import Figure, write_figures
 from tests.fakes.planted_ladder import BOUND, KINDS, repeated
 
@@ -139,6 +139,7 @@ def main() -> int:
     result = json.loads(Path(given[0]).read_text()) if given else demo_result()
     found = [*figures(result), *ladder_figures(), *traffic.figures(), *reuse.figures()]
     found += simulator.figures()
+    found += client.figures()
     return write_figures(found, BUILD / "bench.json", "Bench")
 
 
