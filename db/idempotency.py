@@ -62,6 +62,12 @@ def keep(
     )
 
 
+def forget(session: Session, route: str, noun_id: str) -> None:
+    """Drop the answers of a route that hold the noun of this id, which is deleted."""
+    held = IdempotencyRow.body["id"].astext == noun_id
+    session.execute(delete(IdempotencyRow).where(IdempotencyRow.route == route, held))
+
+
 def purge(session: Session, before: datetime) -> int:
     """Forget answers older than `before`; how many there were."""
     done = session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < before))

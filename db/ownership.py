@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
 from advisor.errors import NotFound
+from db.measurement_tables import MeasurementRow
 from db.paging import Page, page_of
 from db.tables import DeploymentRow, RecommendationRow, StudyRow, TargetRow, WorkloadRow
 
-R = TypeVar("R", WorkloadRow, TargetRow, StudyRow, RecommendationRow, DeploymentRow)
+R = TypeVar("R", WorkloadRow, TargetRow, StudyRow, RecommendationRow, DeploymentRow, MeasurementRow)
 
 
 def owned(

@@ -1,6 +1,7 @@
 """Engine runs: one start of an engine, for a trial or a deployment."""
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import func, select
@@ -10,7 +11,7 @@ from advisor.errors import NotFound
 from advisor.serving import EngineFacts
 from advisor.states import RUN_TRANSITIONS, RunState, moved
 from db import devices
-from db.tables import DeploymentRow, EngineRunRow, TrialRow
+from db.tables import DeploymentRow, EngineRunRow, StudyRow, TrialRow, WorkloadRow
 
 LIVE = (RunState.STARTING.value, RunState.READY.value)
 
@@ -99,6 +100,34 @@ def unfinished(session: Session, device_id: uuid.UUID) -> list[EngineRunRow]:
         EngineRunRow.device_id == device_id, EngineRunRow.state.in_(LIVE)
     )
     return list(session.scalars(query.order_by(EngineRunRow.created_at)))
+
+
+def ended_without_log(
+    session: Session, device_id: uuid.UUID, tokens: Collection[str]
+) -> list[EngineRunRow]:
+    """Ended runs of a device, of these tokens, whose log nobody kept and nobody purged."""
+    purged = (
+        select(TrialRow.id)
+        .join(StudyRow, StudyRow.id == TrialRow.study_id)
+        .join(WorkloadRow, WorkloadRow.id == StudyRow.workload_id)
+        .where(TrialRow.id == EngineRunRow.trial_id, WorkloadRow.purged_at.is_not(None))
+    )
+    query = select(EngineRunRow).where(
+        EngineRunRow.device_id == device_id,
+        EngineRunRow.token.in_(tokens),
+        EngineRunRow.state.not_in(LIVE),
+        EngineRunRow.log.is_(None),
+        ~purged.exists(),
+    )
+    return list(session.scalars(query.order_by(EngineRunRow.created_at)))
+
+
+def keep_log(session: Session, run: EngineRunRow, log: bytes | None) -> None:
+    """The log of a run that ended without its agent; one that is there stays."""
+    row = _locked(session, run)
+    if row.log is None:
+        row.log = log
+    session.flush()
 
 
 def of_trial(session: Session, trial_id: uuid.UUID) -> list[EngineRunRow]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import and_, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from advisor.errors import NotFound, Unavailable
 from advisor.goal import Goal
@@ -136,7 +136,8 @@ def claim_work(session: Session, *, device: DeviceRow, now: datetime) -> StudyRo
     """The study that this device works on: the one it began, else the oldest that waits.
 
     Locked until the commit. A device begins a study only when it has none that is unfinished, so
-    two never overlap on it; a study that another device takes at this moment is skipped.
+    two never overlap on it; a study that another device takes at this moment is skipped, and one
+    whose engine version and build this host does not have.
     """
     mine = select(DeviceRow.id).where(DeviceRow.id == device.id)
     session.execute(mine.with_for_update(key_share=True))  # one claim per device at a time
@@ -150,7 +151,7 @@ def claim_work(session: Session, *, device: DeviceRow, now: datetime) -> StudyRo
     waiting = (
         oldest.join(TargetRow, TargetRow.id == StudyRow.target_id)
         .where(StudyRow.device_id.is_(None), StudyRow.device_class == device.device_class)
-        .where(TargetRow.state == TargetState.READY.value)
+        .where(TargetRow.state == TargetState.READY.value, _served_on(device.host))
         .with_for_update(of=StudyRow, skip_locked=True, key_share=True)
     )
     taken = session.scalars(waiting, execution_options=fresh).one_or_none()
@@ -159,6 +160,14 @@ def claim_work(session: Session, *, device: DeviceRow, now: datetime) -> StudyRo
         taken.started_at = now
         session.flush()
     return taken
+
+
+def _served_on(host: str) -> ColumnElement[bool]:
+    """Whether `host` has an engine of the target's version and build (`engines.on_host`)."""
+    asked, there = aliased(EngineRow), aliased(EngineRow)
+    same = (there.version == asked.version, there.distribution == asked.distribution)
+    query = select(there.id).join(asked, and_(*same, there.build == asked.build))
+    return query.where(asked.id == TargetRow.engine_id, there.host == host).exists()
 
 
 def waiting(session: Session, device: DeviceRow) -> list[StudyRow]:
@@ -297,7 +306,19 @@ def evidence(session: Session, study_id: uuid.UUID) -> StudyEvidence:
         engine_version=engine.version,
         techniques=None if study.techniques is None else tuple(study.techniques),
         options=study.options,
+        hosts=max(1, _hosts(session, study_id)),
     )
+
+
+def _hosts(session: Session, study_id: uuid.UUID) -> int:
+    """On how many hosts load points of the study were measured."""
+    query = (
+        select(func.count(DeviceRow.host.distinct()))
+        .join(EngineRunRow, EngineRunRow.device_id == DeviceRow.id)
+        .join(LoadPointRow, LoadPointRow.engine_run_id == EngineRunRow.id)
+        .join(TrialRow, TrialRow.id == LoadPointRow.trial_id)
+    )
+    return session.scalars(query.where(TrialRow.study_id == study_id)).one()
 
 
 def _trials(session: Session, study_id: uuid.UUID) -> tuple[TrialEvidence, ...]:

@@ -24,10 +24,14 @@ from advisor.serving import EngineFacts, FunctionalSettings, ServingConfig
 from advisor.traffic.figures import TrafficSummary
 from advisor.traffic.trace import TraceReport
 from db.base import Base
+from db.failure_tables import EngineFailureRow
 from db.identity_tables import Id
+from db.measurement_tables import MeasurementRow
 from db.stored import Stored
 
+# Of every table: those of other modules are imported above.
 ALL = Base.metadata
+OF_OTHER_MODULES = (EngineFailureRow, MeasurementRow)
 
 
 class WorkloadRow(Base):
@@ -210,7 +214,8 @@ class TargetRow(Base):
 class StudyRow(Base):
     """One run of workload x target x goal x budget. The row is the truth; jobs only wake agents.
 
-    `device_id` is the device it began on and stays on, so that its figures are comparable.
+    `device_id` is the device it began on and stays on, so that its figures are comparable, unless
+    its host disappears (`db/takeover.py`).
     """
 
     __tablename__ = "studies"

@@ -1,24 +1,24 @@
 """`advance(study)`: take one study one step further. The study's row is the truth."""
 
 import logging
-from pathlib import Path
 from uuid import UUID
 
 from advisor.errors import InvalidInput
+from advisor.failures import bounds_on, known_failure
 from advisor.measurement.records import LoadRole, QualityPass
 from advisor.recommender.evidence import StudyEvidence, TrialPlan
 from advisor.recommender.ladder import subset_size
 from advisor.recommender.planner import Finished, next_step, plan_preview
 from advisor.recommender.recommend import recommend
 from advisor.recommender.space import BASELINE
-from advisor.states import STUDY_OVER, TRIAL_OVER, StudyState, TrialState
-from db import recommendations, studies, targets, trials
+from advisor.states import STUDY_OVER, TRIAL_OVER, FailureKind, StudyState, TrialState
+from db import engine_failures, engines, recommendations, studies, targets, trials
 from db.session import transaction
 from db.tables import StudyRow, TargetRow, TrialRow
 from probes.device import machine_text
 from probes.lease import DeviceHold
 from probes.samples import STATIC_ROLES, draw_samples
-from probes.targets import refuse_changed
+from probes.targets import folder_here, refuse_changed
 from probes.traffic import privacy_reason
 from probes.trial_run import TrialRun
 from probes.workplace import Workplace
@@ -87,7 +87,7 @@ class Advance:
     def plan(self, study: StudyRow) -> None:
         """Tokenise the upload once, see that something of it can be replayed, forecast."""
         target = self.target(study)
-        refuse_changed(Path(str(target.model_path)), target.model_digest)
+        refuse_changed(folder_here(target, self.place.settings.demo_model), target.model_digest)
         try:
             draw_samples(self.place, study, target, largest=study.requests_per_point)
         except InvalidInput as error:
@@ -106,6 +106,8 @@ class Advance:
             self.move(StudyState.ANALYSING)
             return
         target = self.target(study)
+        if self.known_to_fail(trial, target):
+            return
         evidence = self.evidence()
         samples = draw_samples(
             self.place,
@@ -132,7 +134,28 @@ class Advance:
         run.measure()
         self.report(self.evidence())
 
-    def skip(self, trial: TrialRow, reason: str) -> None:
+    def known_to_fail(self, trial: TrialRow, target: TargetRow) -> bool:
+        """Whether an earlier failure settles this trial: it is left out, or lowered to a bound."""
+        place, config = self.place, trial.plan.config
+        with transaction(place.sessions) as session:
+            engine = engines.on_host(session, target.engine_id, place.settings.host_name)
+            where = engine_failures.place_of(
+                engine,
+                device_class=place.device.device_class,
+                model_digest=str(target.model_digest),
+            )
+            known = engine_failures.remembered(session, where)
+            bounds = bounds_on(config, known)
+            for bound in bounds:
+                engine_failures.lower(
+                    session, self.study_id, bound, actor=place.actor, now=place.now()
+                )
+        failure = known_failure(config, known)
+        if failure is not None:
+            self.skip(trial, failure.text, FailureKind.FAILED_BEFORE)
+        return failure is not None or bool(bounds)
+
+    def skip(self, trial: TrialRow, reason: str, kind: FailureKind | None = None) -> None:
         """Leave out a trial that cannot be measured; the study goes on."""
         with transaction(self.place.sessions) as session:
             trials.transition(
@@ -141,6 +164,7 @@ class Advance:
                 TrialState.SKIPPED,
                 actor=self.place.actor,
                 now=self.place.now(),
+                failure_kind=kind,
                 reason=reason,
             )
 

@@ -13,8 +13,8 @@ from advisor.measurement.records import (
     LoadPoint,
     LoadRole,
     QualityPass,
-    RequestRecord,
 )
+from advisor.measurement.request_acceptance import acceptance_by
 from advisor.recommender.evidence import PointPlan, TrialPlan
 from advisor.recommender.ladder import key_of, open_points
 from advisor.serving import EngineFacts
@@ -22,12 +22,14 @@ from advisor.states import FailureKind
 from probes.host import HostWatch
 from probes.load.plan import load_plan
 from probes.load.records import records_to_parquet
-from probes.load.runner import run_load
+from probes.load.runner import Loaded, run_load
+from probes.power import PowerFigures, meter_of, power_remarks
 from probes.quality import QualityGivenUp, QualityWork, quality_pass
 from probes.samples import STATIC_ROLES, Sample, Samples
 from probes.vllm.engine import RunningEngine
 from probes.vllm.metrics import GaugeSampler, UnusableCounters, difference
 from probes.vllm.server import Spawned, StartPlan, StartProgress, start_engine
+from probes.vllm.watchdog import watched
 
 WARM_REQUESTS_EAGER = 4
 
@@ -169,12 +171,13 @@ def measure(
     """One load point from an empty prefix cache, and its per-request records as Parquet."""
     sample = replayed(work.samples, planned)
     watch = HostWatch(ours=lambda: work.ours, tokens=(engine.token,))
+    meter = meter_of(work.start.engine.schema.build, work.start.base_env)
     try:
         engine.reset_prefix_cache()
         before = engine.snapshot()
         watch.start()
-        with GaugeSampler(engine.snapshot) as gauges:
-            records = _load(
+        with GaugeSampler(engine.snapshot) as gauges, meter:
+            loaded = _load(
                 engine,
                 sample,
                 planned.concurrency,
@@ -188,8 +191,16 @@ def measure(
     except UnusableCounters as error:
         engine.check_alive()
         raise EngineFailed(FailureKind.LOAD_FAILED, str(error)) from error
-    point = _summary(work, planned, sample, records=records, counters=counters, host=host)
-    return point, records_to_parquet(records)
+    point = _summary(
+        work,
+        planned,
+        sample,
+        loaded=loaded,
+        counters=counters,
+        host=host,
+        power=meter.figures,
+    )
+    return point, records_to_parquet(list(loaded.records))
 
 
 def _load(
@@ -200,7 +211,7 @@ def _load(
     gang: bool = False,
     cancelled: Event,
     on_progress: Callable[[int, int], None] | None,
-) -> list[RequestRecord]:
+) -> Loaded:
     plan = load_plan(
         sample.requests,
         host=engine.host,
@@ -211,7 +222,8 @@ def _load(
         output_tokens=sample.output_tokens,
         gang=gang,
     )
-    return run_load(plan, on_progress=on_progress, cancelled=cancelled)
+    with watched(engine, cancelled) as ended:
+        return run_load(plan, on_progress=on_progress, cancelled=ended)
 
 
 def _summary(
@@ -219,23 +231,34 @@ def _summary(
     planned: PointPlan,
     sample: Sample,
     *,
-    records: Sequence[RequestRecord],
+    loaded: Loaded,
     counters: EngineCounters,
     host: HostLoad,
+    power: PowerFigures,
 ) -> LoadPoint:
     speculation = work.plan.config.levers.speculative_config
     try:
-        return summarise_point(
+        point = summarise_point(
             concurrency=planned.concurrency,
             repeat=planned.repeat,
             role=planned.role,
             subset_digest=sample.digest,
-            records=records,
+            records=loaded.records,
             counters=counters,
             host=host if work.check_neighbours else replace(host, disturbed=False),
             num_speculative_tokens=(
                 None if speculation is None else speculation.num_speculative_tokens
             ),
+            client=loaded.health,
+            not_fitting=work.samples.not_fitting,
+            energy_j=power.energy_j,
         )
     except InvalidInput as error:
         raise EngineFailed(FailureKind.LOAD_FAILED, str(error)) from error
+    point = replace(point, flaws=(*point.flaws, *power_remarks(power)))
+    if speculation is None:
+        return point
+    drafted = speculation.num_speculative_tokens
+    return replace(
+        point, acceptance_by=acceptance_by(loaded.records, num_speculative_tokens=drafted)
+    )

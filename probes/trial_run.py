@@ -1,7 +1,6 @@
 """One trial in the database: its engine run, its load points, how it ended."""
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,35 +8,27 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from advisor.errors import EngineFailed, InvalidInput, StateConflict
+from advisor.failures import TREATMENTS, explained, lever_bound, retries, to_remember
 from advisor.measurement.records import LoadPoint, QualityPass
 from advisor.recommender.evidence import PointPlan
 from advisor.recommender.ladder import open_points
 from advisor.recommender.space import BASELINE
 from advisor.serving import EngineFacts
 from advisor.states import FailureKind, RunState, TrialState
-from db import devices, engines, runs, trials
+from db import devices, engine_failures, engines, runs, trials
 from db.session import transaction
 from db.tables import EngineRunRow, StudyRow, TargetRow, TrialRow
+from probes.device_memory import memory_reader, refuse_held
 from probes.engine_log import packed_log
 from probes.lease import DeviceHold
 from probes.quality import QualityWork, quality_sample
 from probes.quantizer import Checkpoint, checkpoint_for
 from probes.samples import Samples, calibration_of
+from probes.targets import folder_here
 from probes.trial import TrialListener, TrialWork, next_point, run_trial
 from probes.vllm.server import Spawned, StartProgress
 from probes.workplace import Workplace, weight_file_bytes
 
-MAX_ATTEMPTS = 2
-# Failures of a running engine, or of the port it wanted: another start may go better. A setting or
-# a memory limit that the engine refused would be refused again.
-PASSING = frozenset(
-    {
-        FailureKind.DIED,
-        FailureKind.LOAD_FAILED,
-        FailureKind.PORT_IN_USE,
-        FailureKind.WRONG_SERVER,
-    }
-)
 REPORT_EVERY_S = 2.0
 LOG = logging.getLogger(__name__)
 
@@ -67,21 +58,31 @@ class TrialRun:
         self.reported_s = 0.0
         with transaction(place.sessions) as session:
             points = trials.points(session, study.id).get(trial.id, [])
-            engine = engines.one(session, target.engine_id)
+            engine = engines.on_host(session, target.engine_id, place.settings.host_name)
+        self.memory = engine_failures.place_of(
+            engine,
+            device_class=place.device.device_class,
+            model_digest=str(target.model_digest),
+        )
         settings = place.settings
         self.work = TrialWork(
             plan=trial.plan,
-            start=place.start_plan(engine, trial.plan.config, model_path=str(target.model_path)),
+            start=place.start_plan(
+                engine,
+                trial.plan.config,
+                model_path=str(folder_here(target, settings.demo_model)),
+            ),
             samples=samples,
             recorded=tuple(row.point for row in points),
             quality=quality_work(trial, samples, reference),
             check_neighbours=settings.check_neighbours,
-            ours=(os.getpid(), *([settings.service_pid] if settings.service_pid else [])),
+            ours=place.own_processes,
         )
         self.points = list(self.work.recorded)
         self.passes = 0 if self.work.quality is None else self.work.quality.missing
         self.checkpoint: Checkpoint | None = None
         self.run: EngineRunRow | None = None
+        self.spawned = False  # until then a refusal is ours, not the engine's
 
     def measure(self) -> None:
         """Run the trial and record how it ended. A lost lease records nothing."""
@@ -101,6 +102,7 @@ class TrialRun:
         )
         try:
             self._fetch_checkpoint()
+            self._refuse_held()
             run_trial(self.work, listener, self.hold.interruption.event)
         except (EngineFailed, InvalidInput) as error:
             self._failed(as_engine_failure(error))
@@ -138,6 +140,17 @@ class TrialRun:
         )
         self.work = replace(self.work, start=start)
 
+    def _refuse_held(self) -> None:
+        """Memory that others hold is told before the start, not blamed on the configuration."""
+        settings = self.place.settings
+        refuse_held(
+            memory_reader(settings.device_kind, settings.device_name),
+            self.work.plan.config,
+            non_kv_bytes=self.work.start.model_bytes,
+            ours=self.work.ours,
+            cancelled=self.hold.interruption.event,
+        )
+
     def _quantizing(self, phase: str, elapsed_s: float | None) -> None:
         if self._due():
             shown_s = None if elapsed_s is None else round(elapsed_s, 1)
@@ -156,6 +169,7 @@ class TrialRun:
             )
 
     def _spawned(self, spawned: Spawned) -> None:
+        self.spawned = True
         with transaction(self.place.sessions) as session:
             runs.started(
                 session,
@@ -255,14 +269,48 @@ class TrialRun:
         if error.kind == FailureKind.CANCELLED:
             self._ended(RunState.STOPPED, TrialState.QUEUED, reason=self.hold.interruption.reason)
             return
-        retry = error.kind in PASSING and self._failures() + 1 < MAX_ATTEMPTS
+        lowered = self._remembered(error)
+        failed = self._failures() + 1
+        retry = lowered or retries(error.kind, failed)
         self._ended(RunState.FAILED, TrialState.QUEUED if retry else TrialState.FAILED, error=error)
+        if retry:
+            self.hold.interruption.event.wait(TREATMENTS[FailureKind(error.kind)].wait_s)
+
+    def _remembered(self, error: EngineFailed) -> bool:
+        """Keep what the next start would meet again; whether a lever was lowered to try once more.
+
+        What was refused before the engine was spawned costs no start and is not kept.
+        The bound holds for the whole study: its baseline is lowered with the trial, as all trials
+        are compared with it (case E-12).
+        """
+        config = self.trial.plan.config
+        now = self.place.now()
+        found = (
+            None
+            if not self.spawned
+            else to_remember(
+                config, error.kind, error.detail, setting=error.setting, bound=error.bound, now=now
+            )
+        )
+        bound = lever_bound(config, error.setting, error.bound)
+        with transaction(self.place.sessions) as session:
+            devices.check_lease(session, self.place.device.id, self.hold.token)
+            if found is not None:
+                engine_failures.remember(session, self.memory, found)
+            earlier = runs.of_trial(session, self.trial.id)
+            again = bound is not None and all(run.failure_kind != error.kind for run in earlier)
+            if again and found is not None:
+                engine_failures.lower(
+                    session, self.study.id, found, actor=self.place.actor, now=now
+                )
+        return again and found is not None
 
     def _failures(self) -> int:
-        """Earlier starts of this trial that failed by themselves."""
+        """Earlier starts of this trial that failed in a way that may pass."""
         with transaction(self.place.sessions) as session:
             earlier = runs.of_trial(session, self.trial.id)
-        return sum(run.failure_kind in PASSING for run in earlier)
+        kinds = [FailureKind(run.failure_kind) for run in earlier if run.failure_kind is not None]
+        return sum(TREATMENTS[kind].starts > 1 for kind in kinds)
 
     def _ended(
         self,
@@ -275,7 +323,7 @@ class TrialRun:
         place = self.place
         log = packed_log(self.work.start.log_path, place.settings.log_limit_bytes)
         kind = None if error is None else error.kind
-        detail = reason if error is None else error.detail
+        detail = reason if error is None else explained(error.kind, error.detail)
         with transaction(place.sessions) as session:
             now = place.now()
             runs.ended(

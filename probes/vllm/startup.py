@@ -45,8 +45,38 @@ _LINES = (
         facts=(("dtype", str), ("max_model_len", int)),
     ),
     _Line(
-        pattern=re.compile(r"with config: .*?, enable_prefix_caching=(True|False),"),
-        facts=(("prefix_caching", _truth),),
+        pattern=re.compile(
+            r"with config: .*?, enable_prefix_caching=(True|False),"
+            r" enable_chunked_prefill=(True|False),"
+        ),
+        facts=(("prefix_caching", _truth), ("chunked_prefill", _truth)),
+    ),
+    _Line(
+        pattern=re.compile(
+            r"with config: .*?, speculative_config=SpeculativeConfig\(method='(\w+)',"
+            r" model=.{1,400}?, num_spec_tokens=(\d+)"
+        ),
+        facts=(("speculative_method", str), ("speculative_tokens", int)),
+    ),
+    _Line(
+        pattern=re.compile(r"with config: .*?, tensor_parallel_size=(\d+),"),
+        facts=(("tensor_parallel", int),),
+    ),
+    _Line(
+        pattern=re.compile(r"with config: .*?, quantization=(?!None)(\w[\w\-]*),"),
+        facts=(("quantization", str),),
+    ),
+    _Line(
+        pattern=re.compile(r"with config: .*?, kv_cache_dtype=(\w+),"),
+        facts=(("kv_cache_dtype", str),),
+    ),
+    _Line(
+        pattern=re.compile(r"with config: .*?'mode': <CompilationMode\.(\w+):"),
+        facts=(("compilation_mode", str),),
+    ),
+    _Line(
+        pattern=re.compile(r"with config: .*?'cudagraph_mode': <CUDAGraphMode\.(\w+):"),
+        facts=(("graph_mode", str),),
     ),
     # CPU, GPU, XPU: the device's name stands before "KV cache size".
     _Line(
@@ -82,11 +112,23 @@ _LINES = (
         facts=(("headroom_bytes", _gib), ("device_memory_bytes", _gib)),
     ),
     _Line(
+        pattern=re.compile(
+            r"Actual usage is ([\d.]+) GiB for consumed memory \(weights \+ non-torch\),"
+            r" ([\d.]+) GiB for peak activation, and ([\d.]+) GiB for CUDAGraph memory"
+        ),
+        facts=(("consumed_bytes", _gib), ("activation_bytes", _gib), ("graph_bytes", _gib)),
+    ),
+    # Where the KV memory was stated, the summary above is not written.
+    _Line(
+        pattern=re.compile(r"Graph capturing finished in \d+ secs, took ([\d.]+) GiB"),
+        facts=(("graph_bytes", _gib),),
+    ),
+    _Line(
         pattern=re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(\d+)"),
         facts=(("max_num_batched_tokens", int),),
     ),
     _Line(
-        pattern=re.compile(r"(?:Using|using the) (V\d) model runner"),
+        pattern=re.compile(r"(?:Using|using the) (V\d) [Mm]odel [Rr]unner"),
         facts=(("model_runner", str),),
     ),
     _Line(
@@ -97,9 +139,10 @@ _LINES = (
 _ASYNC_OFF = re.compile(r"Async(?:hronous)? scheduling .*\b(?:disabled|not supported)\b")
 _ASYNC_ON = re.compile(r"Asynchronous scheduling is enabled")
 _THREADS = re.compile(r"local_rank=\d+, core ids=\[([\d, ]+)\]")
-_USED = re.compile(
-    r"Actual usage is ([\d.]+) GiB for consumed memory \(weights \+ non-torch\),"
-    r" ([\d.]+) GiB for peak activation, and ([\d.]+) GiB for CUDAGraph memory"
+# "Using MarlinLinearKernel for CompressedTensorsWNA16", "Using 'TRITON' Mxfp8 MoE backend."
+_KERNELS = (
+    re.compile(r"(?:Using|Selected) (\w+Kernel) for "),
+    re.compile(r"(?:Using|Selected) '?(\w+)'? (?:[\w ]+ )?MoE backend"),
 )
 
 
@@ -119,8 +162,9 @@ def read_startup(log_text: str) -> EngineFacts:
     found.pop("headroom_bytes", None)
     return EngineFacts(
         **found,  # type: ignore[arg-type]
-        headroom_bytes=_headroom_bytes(log_text),
+        headroom_bytes=_headroom_bytes(log_text, found),
         async_scheduling=_async_scheduling(log_text),
+        kernels=_kernels(log_text),
         threads=_threads(log_text),
     )
 
@@ -140,14 +184,20 @@ def with_cache_info(facts: EngineFacts, snapshot: EngineSnapshot) -> EngineFacts
     )
 
 
-def _headroom_bytes(log_text: str) -> int | None:
+def _headroom_bytes(log_text: str, found: Mapping[str, Value]) -> int | None:
     """Free at start minus weights, activations, graphs and KV (the GPU worker's summary)."""
     free = re.search(r"Free memory on device \S*\s*\(([\d.]+)/", log_text)
-    used = _USED.search(log_text)
     cache = re.search(r"Current kv cache memory in use is ([\d.]+) GiB", log_text)
-    if free is None or used is None or cache is None:
+    used = [found.get(name) for name in ("consumed_bytes", "activation_bytes", "graph_bytes")]
+    if free is None or cache is None or None in used:
         return None
-    return _gib(free[1]) - sum(_gib(part) for part in used.groups()) - _gib(cache[1])
+    return _gib(free[1]) - sum(int(part or 0) for part in used) - _gib(cache[1])
+
+
+def _kernels(log_text: str) -> tuple[str, ...]:
+    """Each kernel once, in the order of the log."""
+    named = (match[1] for pattern in _KERNELS for match in pattern.finditer(log_text))
+    return tuple(dict.fromkeys(named))
 
 
 def _async_scheduling(log_text: str) -> bool | None:

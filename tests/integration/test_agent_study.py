@@ -254,7 +254,7 @@ def test_an_engine_that_cannot_start_fails_its_trial_and_the_study_goes_on(
 
     assert state in ADVISED
     assert failed.state == TrialState.FAILED
-    assert failed.failure_kind == FailureKind.OUT_OF_MEMORY
+    assert failed.failure_kind == FailureKind.OUT_OF_MEMORY_LOADING
     assert len(attempts) == 1
     assert log is not None
     assert {trial.state for trial in found.values()} == {TrialState.DONE}
