@@ -26,6 +26,9 @@ def main() -> None:
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=STREAM_GRACE_S,
+        # Said, because uvicorn would take the load client's libraries where they are installed.
+        loop="asyncio",
+        http="h11",
     )
 
 

@@ -21,6 +21,7 @@ from api.routes import (
     engines,
     health,
     keys,
+    measurements,
     recommendations,
     studies,
     targets,
@@ -71,6 +72,7 @@ def build(
     app.include_router(workloads.router(settings.upload_max_bytes))
     app.include_router(workload_charts.router)
     app.include_router(derived.router)
+    app.include_router(measurements.router)
     return app
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from api.calls.inputs import InputCalls
+from api.calls.measurements import MeasurementCalls
 from api.calls.people import PeopleCalls
 from api.calls.serving import ServingCalls
 from api.calls.studies import StudyCalls
+from api.measured import NOT_USED, MeasurementView
 from api.schemas import (
     AuditView,
     ChartView,
@@ -37,6 +39,7 @@ from api.schemas import (
 from api.wire import Answer, ApiProblem
 
 __all__ = [
+    "NOT_USED",
     "Answer",
     "ApiProblem",
     "AuditView",
@@ -50,6 +53,7 @@ __all__ = [
     "Health",
     "KeyCreated",
     "KeyView",
+    "MeasurementView",
     "Page",
     "PrincipalView",
     "Problem",
@@ -68,7 +72,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Client(PeopleCalls, InputCalls, StudyCalls, ServingCalls):
+class Client(PeopleCalls, InputCalls, StudyCalls, ServingCalls, MeasurementCalls):
     """A connection to one Rooftune service as one principal; use it as a context manager."""
 
 

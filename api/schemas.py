@@ -26,6 +26,7 @@ from advisor.states import (
 )
 from advisor.traffic.figures import TrafficSummary
 from advisor.traffic.trace import Privacy, Reject, TraceReport
+from api.measured import MeasurementView
 
 T = TypeVar("T")
 JsonObject: TypeAlias = Mapping[str, object]
@@ -324,7 +325,8 @@ class ReviewView:
 class RecommendationView:
     """The immutable bundle, its hash and its reviews, oldest first.
 
-    After `evidence_purged_at` its figures can no longer be traced to requests or answers.
+    After `evidence_purged_at` its figures can no longer be traced to requests or answers. `outside`
+    is what was measured of the target elsewhere, newest first: beside the bundle, not part of it.
     """
 
     id: str
@@ -335,6 +337,7 @@ class RecommendationView:
     body: Recommendation
     reviews: tuple[ReviewView, ...]
     evidence_purged_at: datetime | None
+    outside: tuple[MeasurementView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

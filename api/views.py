@@ -1,6 +1,7 @@
 """Rows of the database as the values that the API sends."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from advisor.measurement.records import LoadPoint
@@ -15,6 +16,7 @@ from advisor.states import (
 )
 from advisor.traffic.privacy.redaction import PRIVACY_LIMITS
 from advisor.traffic.trace import Privacy
+from api.measured import MeasurementView
 from api.schemas import (
     AuditView,
     DeploymentView,
@@ -35,6 +37,7 @@ from api.schemas import (
     WorkloadView,
 )
 from db.identity_tables import AuditRow, EventRow, KeyRow, ProjectRow, UserRow
+from db.measurement_tables import MeasurementRow
 from db.tables import (
     DeploymentRow,
     DeviceRow,
@@ -249,8 +252,23 @@ def review(row: ReviewRow, reviewer: str) -> ReviewView:
     )
 
 
+def measurement(row: MeasurementRow, *, whole: bool = True) -> MeasurementView:
+    """A measurement; where it is one of many, without the full figures of its loads."""
+    return MeasurementView(
+        id=str(row.id),
+        target_id=None if row.target_id is None else str(row.target_id),
+        digest=row.digest,
+        source=row.report.rank.source,
+        report=row.report if whole else replace(row.report, loads=()),
+        created_at=row.created_at,
+    )
+
+
 def recommendation(
-    row: RecommendationRow, reviews: Iterable[ReviewView], purged_at: datetime | None = None
+    row: RecommendationRow,
+    reviews: Iterable[ReviewView],
+    purged_at: datetime | None = None,
+    outside: Iterable[MeasurementRow] = (),
 ) -> RecommendationView:
     return RecommendationView(
         id=str(row.id),
@@ -261,6 +279,7 @@ def recommendation(
         body=row.body,
         reviews=tuple(reviews),
         evidence_purged_at=purged_at,
+        outside=tuple(measurement(item, whole=False) for item in outside),
     )
 
 

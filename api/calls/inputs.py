@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.canonical import as_json
+from advisor.failures import RememberedFailure
 from advisor.recommender.outlook import Outlook
 from advisor.serving import FunctionalSettings
 from advisor.traffic.figures import TrafficSummary
@@ -160,6 +161,15 @@ class InputCalls(Connection):
     def engines(self, *, limit: int = 50, cursor: str | None = None) -> Page[EngineView]:
         """Installed engines, newest first."""
         return self._wire.get("/v1/engines", Page[EngineView], page_of(limit, cursor))
+
+    def engine_failures(self, engine_id: str) -> tuple[RememberedFailure, ...]:
+        """What an engine failed at and is not started with again, the latest first."""
+        path = f"/v1/engines/{part(engine_id)}/failures"
+        return self._wire.get(path, tuple[RememberedFailure, ...])
+
+    def forget_failures(self, engine_id: str) -> None:
+        """Have the next study try again what an engine failed at."""
+        self._wire.send("DELETE", f"/v1/engines/{part(engine_id)}/failures")
 
     def devices(self, *, limit: int = 50, cursor: str | None = None) -> Page[DeviceView]:
         """Devices that agents look after."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from advisor.estimate import Estimate
+from advisor.measurement.protocol.pairs import NEUTRAL_BAND
 from advisor.recommender.recommendation import Effect, Recommendation, Verdict, VerdictKind
-from advisor.recommender.screening import NEUTRAL_BAND
 from advisor.units import percent_text
 from api.charts import labels
 from api.charts.figure import (

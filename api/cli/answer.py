@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from advisor.errors import (
+    EngineFailed,
     InvalidInput,
     NotAllowed,
     NotFound,
@@ -109,7 +110,7 @@ def exit_code(error: RooftuneError) -> Exit:
             return Exit.UNAVAILABLE
         case ApiProblem(problem=problem) if problem.type.endswith(USAGE_PROBLEMS):
             return Exit.USAGE
-        case Unavailable():
+        case Unavailable() | EngineFailed():
             return Exit.UNAVAILABLE
         case InvalidInput() | UnknownName():
             return Exit.USAGE

@@ -66,6 +66,8 @@ def record(
             log_level="critical",
             server_header=False,
             timeout_graceful_shutdown=STOP_GRACE_S,
+            loop="asyncio",
+            http="h11",
         )
         with interrupted_by_signals(), suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])

@@ -13,6 +13,8 @@ from api.cli import (
     doctor,
     exports,
     forecast,
+    measure,
+    measurements,
     people,
     purge,
     record,
@@ -43,6 +45,8 @@ workloads.app.command("derive")(derive.derive)
 app.add_typer(workloads.app, name="workload")
 app.command("forecast")(forecast.forecast)
 app.command("simulate")(simulate.simulate)
+app.command("measure")(measure.measure)
+app.add_typer(measurements.app, name="measurement")
 app.add_typer(targets.engines, name="engine")
 app.add_typer(targets.app, name="target")
 app.add_typer(studies.app, name="study")

@@ -7,9 +7,10 @@ import typer
 
 from advisor.serving import FunctionalSettings
 from advisor.states import TargetState
-from api.cli.answer import Column, Exit, Json, emit
+from api.cli.answer import Column, Exit, Json, emit, emit_page
 from api.cli.connection import connect
 from api.cli.listing import list_command
+from api.schemas import Page
 
 engines = typer.Typer(help="Installed engines.", no_args_is_help=True)
 app = typer.Typer(help="Models on a device with an engine.", no_args_is_help=True)
@@ -20,6 +21,13 @@ ENGINE_COLUMNS = (
     Column(title="version", path="version"),
     Column(title="build", path="build"),
     Column(title="host", path="host"),
+)
+FAILURE_COLUMNS = (
+    Column(title="at", path="failed_at"),
+    Column(title="kind", path="kind"),
+    Column(title="setting", path="setting"),
+    Column(title="bound", path="bound"),
+    Column(title="detail", path="detail"),
 )
 COLUMNS = (
     Column(title="id", path="id"),
@@ -43,6 +51,21 @@ list_command(
     COLUMNS,
     page_of=lambda client, limit, cursor: client.targets(limit=limit, cursor=cursor),
 )
+
+
+@engines.command("failures")
+def failures(ctx: typer.Context, engine: str, *, as_json: Json = False) -> None:
+    """Show what an engine failed at; no study starts it with that again."""
+    with connect(ctx) as client:
+        found = client.engine_failures(engine)
+    emit_page(Page(items=found, next=None), FAILURE_COLUMNS, as_json=as_json)
+
+
+@engines.command("forget")
+def forget(ctx: typer.Context, engine: str) -> None:
+    """Forget what an engine failed at: the next study tries it again."""
+    with connect(ctx) as client:
+        client.forget_failures(engine)
 
 
 @app.command("add")

@@ -10,6 +10,7 @@ from advisor.units import bytes_text
 from api.charts import labels
 from api.charts.gallery import charts_of
 from api.documents.blocks import Block, Bullets, Document, Paragraph, Picture, Section, Table
+from api.documents.outside import outside_section
 from api.schemas import ChartView, RecommendationView
 
 UNSAID = "not reported"
@@ -20,6 +21,7 @@ def document(found: RecommendationView) -> Document:
     """The whole report; no request text is in a recommendation, so none is here."""
     body = found.body
     charts = {chart.key: chart for chart in charts_of(body)}
+    elsewhere = outside_section(found.outside)
     return Document(
         title="Rooftune recommendation",
         lead=_lead(found),
@@ -32,6 +34,7 @@ def document(found: RecommendationView) -> Document:
             _memory(body, charts),
             _model(charts),
             _baseline(body),
+            *(() if elsewhere is None else (elsewhere,)),
             _provenance(found),
             _reviews(found),
         ),

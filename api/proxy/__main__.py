@@ -26,6 +26,8 @@ def main() -> None:
         log_level="warning",
         timeout_graceful_shutdown=5,
         server_header=False,
+        loop="asyncio",
+        http="h11",
     )
     uvicorn.Server(config).run(sockets=[listener])
 

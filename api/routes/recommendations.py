@@ -14,7 +14,7 @@ from api.documents.markdown import as_markdown
 from api.documents.page import as_html
 from api.inputs import ReviewIn
 from api.schemas import ChartView, Page, RecommendationView
-from db import identity, purges, recommendations
+from db import identity, measurements, purges, recommendations, studies
 from db.recommendations import Decision, NewReview
 from db.tables import RecommendationRow
 
@@ -38,6 +38,7 @@ def _view(session: Session, row: RecommendationRow) -> RecommendationView:
         row,
         (views.review(item, names[item.user_id]) for item in reviews),
         purges.purged_at(session, [row.study_id]).get(row.study_id),
+        measurements.of_target(session, studies.one(session, row.study_id, None).target_id),
     )
 
 

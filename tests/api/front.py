@@ -121,7 +121,9 @@ class Own:
 def running(app: ASGIApp, *, silence_s: float = 30) -> Iterator[str]:
     """An application behind the listener of our processes; yields its address."""
     listener = listen("127.0.0.1", 0, silence_s=silence_s)
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, log_level="error", timeout_graceful_shutdown=2, loop="asyncio", http="h11"
+    )
     server = uvicorn.Server(config)
     thread = Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()
