@@ -22,6 +22,7 @@ BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
 ENGINE_STAMP := .venv-engine/.rooftune-installed-$(ENGINE)
 QUANTIZER_STAMP := .venv-quantizer/.rooftune-installed-$(ENGINE)
+CLIENTS_STAMP := .venv-clients/.rooftune-installed
 ENGINE_FLAGS_RECORD := .venv-engine/rooftune-flags.json
 DEMO_MODEL := .rooftune-dev/models/demo/config.json
 PIP_FLAGS := -q --disable-pip-version-check
@@ -31,9 +32,10 @@ PIP_FLAGS := -q --disable-pip-version-check
 ENGINE_FLAGS := --no-compile $(if $(filter cpu,$(ENGINE)),--no-deps)
 
 .PHONY: help setup preflight install service browser demo up test check lint fmt golden screenshots migration bench validate
+.PHONY: quantizer public-clients measure-checks engine-0.31
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install the service (.venv) and the engine (.venv-engine); says what is missing
 	@if $(MAKE) -q install; then :; else $(MAKE) preflight && $(MAKE) -j2 install; fi
@@ -74,6 +76,23 @@ $(QUANTIZER_STAMP): requirements/quantizer.txt
 	@test -x .venv-quantizer/bin/python || $(PYTHON) -m venv .venv-quantizer
 	@.venv-quantizer/bin/python -m pip install $(PIP_FLAGS) $(ENGINE_FLAGS) -r $<
 	@rm -f .venv-quantizer/.rooftune-installed-*
+	@touch $@
+
+public-clients: $(CLIENTS_STAMP) ## install the public load client that ours is compared with (.venv-clients)
+
+$(CLIENTS_STAMP): requirements/clients.txt
+	@echo "setup: the public load client (.venv-clients)"
+	@test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	@.venv-clients/bin/python -m pip install $(PIP_FLAGS) --no-compile --no-deps -r $<
+	@touch $@
+
+# An older engine beside the first one: ROOFTUNE_MORE_ENGINES=.venv-engine-0.31/bin/python tells the agent of it.
+engine-0.31: .venv-engine-0.31/.rooftune-installed ## install vLLM 0.31 beside the engine (.venv-engine-0.31; CPU build, optional)
+
+.venv-engine-0.31/.rooftune-installed: requirements/engine-cpu-0.31.txt
+	@echo "setup: a second engine environment (.venv-engine-0.31; some minutes)"
+	@test -x .venv-engine-0.31/bin/python || $(PYTHON) -m venv .venv-engine-0.31
+	@.venv-engine-0.31/bin/python -m pip install $(PIP_FLAGS) --no-compile --no-deps -r $<
 	@touch $@
 
 # What the engine accepts, asked once; the agent asks again when the environment or the scripts are newer.
@@ -125,3 +144,8 @@ bench: setup ## performance figures into build/bench.json
 
 validate: setup ## predicted against measured into build/validate.json
 	@$(BIN)/python -m tests.validate
+
+# A public client that cannot be installed is a row without a value, not the end of the rest.
+measure-checks: setup ## measuring, checked on the real engine, into build/measure.json (MEASURE_ARGS: parts)
+	@$(MAKE) public-clients || true
+	@$(BIN)/python -m tests.measure $(MEASURE_ARGS)

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from advisor.errors import RooftuneError, StateConflict, Unavailable
 from advisor.states import DEPLOYMENT_OVER, STUDY_OVER, DeploymentState, StudyState, TargetState
-from db import deployments, devices, studies, targets
+from db import deployments, devices, studies, takeover, targets
 from db.session import transaction
 from probes.deployments import Deployments
 from probes.erasure import erase_purged
-from probes.inspection import inspect_next
+from probes.inspection import inspect_next, unfit
 from probes.study import Advance
 from probes.workplace import Workplace
 
@@ -43,6 +43,7 @@ class Agent:
         self.job: Job | None = None
         self.unavailable = 0
         self.told: set[UUID] = set()
+        self.unfit: set[UUID] = set()  # studies that this host cannot take over
         self.seen_s = -SEEN_EVERY_S
 
     def run(self) -> None:
@@ -107,6 +108,7 @@ class Agent:
     def advance_study(self) -> bool:
         """One step of the oldest study of this device, under its lease."""
         place = self.place
+        self.take_over_lost()
         with transaction(place.sessions) as session:
             study = studies.claim_work(session, device=place.device, now=place.now())
         if study is None:
@@ -119,6 +121,31 @@ class Agent:
         with hold:
             Advance(place, hold, study_id).step()
         return True
+
+    def take_over_lost(self) -> None:
+        """Take the oldest study whose host disappeared, if this host can go on with it."""
+        place, after_s = self.place, self.place.settings.takeover_s
+        with transaction(place.sessions) as session:
+            lost = takeover.orphaned(session, place.device, now=place.now(), after_s=after_s)
+            found = [(study.id, targets.one(session, study.target_id, None)) for study in lost]
+        for study_id, target in found:
+            if study_id in self.unfit:
+                continue
+            reason = unfit(place, target)
+            if reason is not None:
+                self.unfit.add(study_id)
+                LOG.warning("study %s is not taken over: %s", study_id, reason)
+                continue
+            with transaction(place.sessions) as session:
+                takeover.take_over(
+                    session,
+                    study_id,
+                    place.device,
+                    now=place.now(),
+                    after_s=after_s,
+                    actor=place.actor,
+                )
+            return
 
     def cancelled(self, study_id: UUID) -> str | None:
         """A reason to end the running trial."""

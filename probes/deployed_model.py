@@ -1,7 +1,6 @@
 """What a deployment serves: the target's own model, or the quantized one that was measured."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 
 from sqlalchemy.orm import Session
@@ -13,7 +12,7 @@ from db.session import transaction
 from db.tables import DeploymentRow, StudyRow, TargetRow
 from probes.quantizer import Checkpoint, checkpoint_for
 from probes.samples import calibration_of
-from probes.targets import refuse_changed
+from probes.targets import folder_here, refuse_changed
 from probes.vllm.server import StartPlan
 from probes.workplace import Workplace
 
@@ -35,8 +34,8 @@ def deployed_start(place: Workplace, row: DeploymentRow, cancelled: Event) -> De
     """
     with transaction(place.sessions) as session:
         target = targets.one(session, row.target_id, None)
-        engine = engines.one(session, target.engine_id)
-    folder, checkpoint = Path(str(target.model_path)), None
+        engine = engines.on_host(session, target.engine_id, place.settings.host_name)
+    folder, checkpoint = folder_here(target, place.settings.demo_model), None
     quantization = row.config.levers.quantization
     if quantization is None:
         refuse_changed(folder, target.model_digest)

@@ -3,23 +3,26 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from advisor.errors import EngineFailed, InvalidInput, Unavailable
+from advisor.failures import LASTING, explained
 from advisor.states import DeploymentState, FailureKind, RunState
 from db import deployments, devices, runs
 from db.session import transaction
 from db.tables import DeploymentRow, EngineRunRow
 from probes.deployed_model import DeployedStart, deployed_start
+from probes.device_memory import memory_reader, refuse_held
 from probes.engine_log import packed_log
 from probes.lease import DeviceHold
+from probes.served_engine import Serving, requests_open
 from probes.vllm.engine import RunningEngine
-from probes.vllm.metrics import UnusableCounters
 from probes.vllm.server import Spawned, start_engine
+from probes.vllm.watchdog import Progress, hung
 from probes.workplace import Workplace
 
 RUNNING = "running"
@@ -29,26 +32,7 @@ DRAIN_SETTLE_S = 1.0
 UNHEALTHY_CHECKS = 3
 DEAD_CHECKS = 30
 LONGEST_BACKOFF_S = 60.0
-# What another start would only meet again.
-LASTING = frozenset(
-    {
-        FailureKind.MODEL_NOT_FOUND,
-        FailureKind.BAD_WEIGHTS,
-        FailureKind.INVALID_SETTING,
-        FailureKind.NO_KV_MEMORY,
-    }
-)
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(kw_only=True)
-class Serving:
-    """The engine that serves a deployment now, and its row in the database."""
-
-    deployment_id: UUID
-    run_id: UUID
-    engine: RunningEngine
-    failed_checks: int = 0
 
 
 class Deployments:
@@ -189,13 +173,26 @@ class Deployments:
                 )
 
         plan = start.plan
+        settings = self.place.settings
         try:
+            refuse_held(
+                memory_reader(settings.device_kind, settings.device_name),
+                plan.config,
+                non_kv_bytes=plan.model_bytes,
+                ours=self.place.own_processes,
+                cancelled=hold.interruption.event,
+            )
             engine = start_engine(plan, cancelled=hold.interruption.event, on_spawned=spawned)
         except (EngineFailed, InvalidInput) as error:
             self._start_failed(row.id, run.id, plan.log_path, error)
             return
         engine.facts = replace(engine.facts, checkpoint_digest=start.checkpoint_digest)
-        self._serving = Serving(deployment_id=row.id, run_id=run.id, engine=engine)
+        self._serving = Serving(
+            deployment_id=row.id,
+            run_id=run.id,
+            engine=engine,
+            progress=Progress(limit_s=engine.hang_s),
+        )
         self._publish(self._serving)
 
     def _publish(self, serving: Serving) -> None:
@@ -222,6 +219,7 @@ class Deployments:
         else:
             kind, detail = FailureKind(error.kind), error.detail
         cancelled = kind is FailureKind.CANCELLED
+        detail = detail if cancelled else explained(kind, detail)
         self._end_run(
             run_id,
             log,
@@ -246,6 +244,10 @@ class Deployments:
             return
         if serving.engine.healthy():
             serving.failed_checks = 0
+            reason = serving.stalled()
+            if reason is not None:
+                self._lost(serving, hung(serving.engine, reason))
+                return
             if row.state == DeploymentState.STARTING:
                 self._publish(serving)  # the database was away when it became ready
             self._show(row.id, DeploymentState.UNHEALTHY, DeploymentState.SERVING, None)
@@ -376,12 +378,3 @@ class Deployments:
         if self._hold is not None:
             self._hold.close()
             self._hold = None
-
-
-def requests_open(engine: RunningEngine) -> int:
-    """Requests that an engine runs or queues; a dead one has none."""
-    try:
-        snapshot = engine.snapshot()
-    except (EngineFailed, UnusableCounters):
-        return 0
-    return (snapshot.running or 0) + (snapshot.waiting or 0)

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 import psutil
 
 from advisor.errors import InvalidInput
+from advisor.measurement.protocol.neighbours import disturbed
 from advisor.measurement.records import HostLoad
 from probes.vllm.command import TOKEN_VARIABLE
 
-# A neighbour that keeps a quarter of one core busy moves a two-core machine's figures by more than
-# their repeats differ; stolen time does so at once.
-DISTURBING_CORES = 0.25
-DISTURBING_STEAL_SHARE = 0.05
 # Named in the record when it took at least this share of one core.
 _NAMED_CORES = 0.01
 _NAMED_MOST = 8
@@ -75,8 +72,9 @@ class HostWatch:
                 name for name, cpu_s in loud[:_NAMED_MOST] if cpu_s / span_s >= _NAMED_CORES
             ),
             steal_share=steal_share,
-            disturbed=neighbour_cpu_s / span_s > DISTURBING_CORES
-            or (steal_share or 0.0) > DISTURBING_STEAL_SHARE,
+            disturbed=disturbed(
+                neighbour_cpu_s=neighbour_cpu_s, span_s=span_s, steal_share=steal_share
+            ),
         )
 
     def _moment(self) -> _Moment:

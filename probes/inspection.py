@@ -11,7 +11,13 @@ from db.tables import TargetRow
 from db.targets import Inspected
 from probes.demo_model import demo_model
 from probes.engines import Interpreter
-from probes.targets import DEMO, allowed_folder, inspect_model, refuse_escapes
+from probes.targets import (
+    DEMO,
+    allowed_folder,
+    inspect_model,
+    refuse_changed,
+    refuse_escapes,
+)
 from probes.workplace import Workplace
 
 
@@ -64,7 +70,7 @@ def model_folder(place: Workplace, target: TargetRow) -> Path:
         refuse_escapes(folder, settings.allowed_roots)
         return folder
     with transaction(place.sessions) as session:
-        engine = engines.one(session, target.engine_id)
+        engine = engines.on_host(session, target.engine_id, settings.host_name)
     return demo_model(
         Interpreter(python=Path(engine.interpreter)),
         settings.demo_model,
@@ -72,3 +78,18 @@ def model_folder(place: Workplace, target: TargetRow) -> Path:
         stopped=place.stop.is_set,
         progress=lambda phrase: place.event("target", target.id, "progress", {"phase": phrase}),
     )
+
+
+def unfit(place: Workplace, target: TargetRow) -> str | None:
+    """Why this host cannot go on with a study of `target`; None when it can.
+
+    It needs an engine of the same version, build and flags, and the very same model files under its
+    own allowed folders; the demo model is built where it is missing.
+    """
+    try:
+        with transaction(place.sessions) as session:
+            engines.on_host(session, target.engine_id, place.settings.host_name)
+        refuse_changed(model_folder(place, target), target.model_digest)
+    except RooftuneError as error:
+        return str(error)
+    return None

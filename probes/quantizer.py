@@ -27,7 +27,7 @@ from advisor.units import bytes_text
 from db.tables import TargetRow
 from probes.device import physical_cores
 from probes.engines import SCRIPTS, run_script
-from probes.targets import model_digest, refuse_changed
+from probes.targets import folder_here, model_digest, refuse_changed
 from probes.workplace import Workplace, weight_file_bytes
 
 Progress = Callable[[str, float | None], None]
@@ -212,7 +212,7 @@ def checkpoint_for(
         threads=physical_cores(),
     )
     order = Order(
-        model=Path(str(target.model_path)),
+        model=folder_here(target, place.settings.demo_model),
         model_digest=str(target.model_digest),
         quantization=quantization,
         workload_digest=workload_digest if needs_data else None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from advisor.errors import Unavailable
+from advisor.errors import InvalidInput, Unavailable
 from advisor.hardware import DeviceFacts
 from db import devices, engines, events
 from db.audit import Actor
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Registration:
-    """Registers one engine and one device for the agent of `settings`."""
+    """Registers the engines and the device of the agent of `settings`."""
 
     def __init__(
         self,
@@ -77,12 +77,24 @@ class Registration:
                 raise Unavailable("the device is held by another agent", "stop that one first")
 
     def engine(self) -> EngineRow:
-        """The row of the installed engine, with the flags that it has."""
-        installed = Interpreter(
-            python=Path(self.interpreter), launcher=self.settings.engine_launcher
-        )
+        """The row of the agent's own engine; further ones are registered beside it, and before.
+
+        One of those that does not answer is told and left out.
+        """
+        further = self.settings.further_interpreters
+        for python in further:
+            try:
+                self.registered(Interpreter(python=python))
+            except (Unavailable, InvalidInput) as error:
+                LOG.warning("the engine of %s is not registered: %s", python, error)
+        own = Interpreter(python=Path(self.interpreter), launcher=self.settings.engine_launcher)
+        return self.registered(own, as_newest=bool(further))
+
+    def registered(self, installed: Interpreter, *, as_newest: bool = False) -> EngineRow:
+        """The row of an installed engine, with the flags that its own interpreter says it has."""
+        launcher = None if installed.launcher is None else str(installed.launcher.absolute())
         dump = installed.recorded_flags() or run_script(
-            dump_command(self.interpreter, self.launcher),
+            dump_command(str(installed.python), launcher),
             env=self.base_env,
             timeout_s=FLAGS_TIMEOUT_S,
             stopped=self.stop.is_set,
@@ -91,15 +103,15 @@ class Registration:
         new = NewEngine(
             name=f"{schema.distribution} {schema.version}",
             host=self.settings.host_name,
-            interpreter=self.interpreter,
-            launcher=self.launcher,
+            interpreter=str(installed.python),
+            launcher=launcher,
             version=schema.version,
             distribution=schema.distribution,
             build=schema.build,
             flags=dump,
         )
         with transaction(self.sessions) as session:
-            return engines.register(session, new, self.now())
+            return engines.register(session, new, self.now(), as_newest=as_newest)
 
     def device(self) -> DeviceRow:
         """The row of the device. Its class is the configured one, else named by the benchmark."""

@@ -95,6 +95,7 @@ class Samples:
 
     `held_out` is None where too little could be kept back; `not_held_out` then says why.
     `distance` says how far the usual requests of the probe sample are from the whole upload.
+    `not_fitting` requests with text are in none, as they do not fit the model's length (case T-18).
     """
 
     probe: Sample
@@ -102,6 +103,7 @@ class Samples:
     static: Sample | None = None
     held_out: Sample | None = None
     not_held_out: str | None = None
+    not_fitting: int = 0
 
     def of(self, role: LoadRole) -> Sample:
         """The sample of a load; one that the study does not have raises `InvalidInput`."""
@@ -141,6 +143,11 @@ class _Drawing:
             self.traffic.tokens,
             max_prompt_tokens=self.max_prompt_tokens,
         )
+
+    @property
+    def not_fitting(self) -> int:
+        """How many requests with text cannot be replayed."""
+        return sum(request.has_text for request in self.traffic.requests) - len(self.fitting)
 
     @property
     def open(self) -> frozenset[int]:
@@ -232,6 +239,7 @@ def draw_samples(
         static=drawing.static(gangs) if gangs else None,
         held_out=kept_back,
         not_held_out=reason,
+        not_fitting=drawing.not_fitting,
     )
 
 

@@ -13,10 +13,13 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 class AgentSettings(BaseSettings):
     """One agent looks after one device. Every field is an environment variable `ROOFTUNE_<FIELD>`.
 
-    Times end in `_s` (seconds); `start_timeout_s` None grows with the model's size.
+    Times end in `_s` (seconds); `start_timeout_s` None grows with the model's size. An engine that
+    has requests and makes no step for `hang_s` is ended; a study of an agent that was not seen for
+    `takeover_s` goes to another one of the same device class.
     `output_token_cap` limits the outputs of every load but that of static batching, which is about
     their different lengths and has `static_output_cap`.
-    `model_roots` is a colon-separated allow-list of folders.
+    `model_roots` is a colon-separated allow-list of folders. `more_engines` are interpreters of
+    further engines beside `engine_python`, which is the one that a target gets by default.
     `service_pid` is the supervisor: processes below it are ours and no neighbours of a load point;
     `check_neighbours` off accepts load points whatever else the machine does.
     """
@@ -26,6 +29,7 @@ class AgentSettings(BaseSettings):
     database_url: str
     data_dir: Path = Path(".rooftune")
     engine_python: Path = Path(".venv-engine/bin/python")
+    more_engines: str = ""
     engine_launcher: Path | None = None
     quantizer_python: Path = CHECKOUT / ".venv-quantizer" / "bin" / "python"
     host_name: str = Field(default_factory=socket.gethostname)
@@ -37,6 +41,8 @@ class AgentSettings(BaseSettings):
     demo_model_dir: Path | None = None
     start_timeout_s: float | None = Field(default=None, gt=0)
     stop_grace_s: float = Field(default=10.0, gt=0)
+    hang_s: float = Field(default=300.0, gt=0)
+    takeover_s: float = Field(default=120.0, gt=0)
     poll_s: float = Field(default=2.0, gt=0)
     lease_ttl_s: float = Field(default=30.0, gt=0)
     microbench_s: float = Field(default=6.0, gt=0)
@@ -55,6 +61,11 @@ class AgentSettings(BaseSettings):
     def allowed_roots(self) -> tuple[Path, ...]:
         """The folders of `model_roots` whose models may be served, with links resolved."""
         return tuple(Path(root).resolve() for root in self.model_roots.split(":") if root)
+
+    @property
+    def further_interpreters(self) -> tuple[Path, ...]:
+        """Interpreters of `more_engines`, a colon-separated list; links are kept."""
+        return tuple(Path(path).absolute() for path in self.more_engines.split(":") if path)
 
     @property
     def demo_model(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.errors import InvalidInput, NotAllowed
 from advisor.llm import ModelShape
 from advisor.traffic.model_folder import ReadFile, read_folder
+from db.tables import TargetRow
 from db.tokenizer import pack_tokenizer
 
 DEMO = "demo"
@@ -82,6 +83,16 @@ def refuse_changed(folder: Path, digest: str | None) -> None:
     """Refuse a model whose files are not those that were inspected: evidence names its digest."""
     if not folder.is_dir() or model_digest(folder) != digest:
         raise InvalidInput("model", "its files are not the ones that were inspected")
+
+
+def folder_here(target: TargetRow, demo: Path) -> Path:
+    """Where the inspected model of `target` lies on this host.
+
+    The target names the path of the host that inspected it; each host builds the demo model in a
+    place of its own (`demo`). Whether it is the same model its digest says (`refuse_changed`).
+    """
+    inspected = Path(str(target.model_path))
+    return demo if target.model == DEMO and not inspected.is_dir() else inspected
 
 
 def inspect_model(folder: Path, *, chat_template: str | None) -> Inspection:

@@ -67,6 +67,12 @@ class Workplace:
         """Where running engines write; a finished run's log is in the database."""
         return self.settings.data_dir.absolute() / "engine-logs"
 
+    @property
+    def own_processes(self) -> tuple[int, ...]:
+        """This agent and the service's supervisor: what is below them is no stranger's."""
+        pid = self.settings.service_pid
+        return (os.getpid(), *(() if pid is None else (pid,)))
+
     def event(self, noun: str, noun_id: UUID, kind: str, body: Mapping[str, Any]) -> None:
         """One event in a transaction of its own."""
         with transaction(self.sessions) as session:
@@ -93,7 +99,14 @@ class Workplace:
             )
         if token is None:
             return None
-        sweep(self.sessions, self.device.id, actor=self.actor, now=self.now, logs=self.log_folder)
+        sweep(
+            self.sessions,
+            self.device.id,
+            actor=self.actor,
+            now=self.now,
+            logs=self.log_folder,
+            log_limit_bytes=self.settings.log_limit_bytes,
+        )
         return DeviceHold(
             token=token,
             renewals=DeviceRenewals(place=self, token=token),
@@ -137,6 +150,7 @@ class Workplace:
             dev_mode=served_model_name is None,
             start_timeout_s=self.settings.start_timeout_s,
             stop_grace_s=self.settings.stop_grace_s,
+            hang_s=self.settings.hang_s,
         )
 
 

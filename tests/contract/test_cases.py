@@ -1,7 +1,10 @@
 """Faults met by others, against the cases' stub engine: start, stop, and what the client notes."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,16 +16,27 @@ import pytest
 
 from advisor.errors import EngineFailed
 from advisor.measurement.records import Outcome, RequestRecord
+from advisor.serving import ServingConfig
 from advisor.states import FailureKind
 from probes.load.plan import LoadPlan, PlannedRequest, ReplayRule, load_plan
 from probes.load.runner import run_load
 from probes.load.schedule import Schedule
+from probes.vllm.command import TOKEN_VARIABLE
 from probes.vllm.engine import RunningEngine
-from probes.vllm.processes import find_engines
+from probes.vllm.processes import (
+    find_engines,
+    kill_engines,
+    listens,
+    memory_bytes,
+    shared_memory,
+)
 from probes.vllm.server import StartProgress, free_port, start_engine
-from tests.fakes.engines import chat_request, stub_plan
+from probes.vllm.watchdog import watched
+from tests.fakes.engines import chat_request, planted_plan, stub_plan
 
 pytestmark = pytest.mark.processes
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux shows it
+SLOW = {"base_step_s": 0.1}
 RULE = ReplayRule(cap_tokens=64, default_tokens=16, fixed=False)
 
 
@@ -51,16 +65,15 @@ def _set_when(event: threading.Event, log: Path, words: str) -> None:
 def answered(engine: RunningEngine, count: int = 1, concurrency: int = 1) -> list[RequestRecord]:
     """Records of `count` chat requests."""
     requests = [chat_request(i, f"question {i}") for i in range(count)]
-    return run_load(
-        load_plan(
-            requests,
-            host=engine.host,
-            port=engine.port,
-            model=engine.served_model_name,
-            concurrency=concurrency,
-            rule=RULE,
-        )
+    plan = load_plan(
+        requests,
+        host=engine.host,
+        port=engine.port,
+        model=engine.served_model_name,
+        concurrency=concurrency,
+        rule=RULE,
     )
+    return list(run_load(plan).records)
 
 
 def test_the_first_token_is_not_the_role_frame(stub: Path, tmp_path: Path) -> None:
@@ -128,7 +141,7 @@ def test_a_refused_request_is_a_failure_with_its_status(stub: Path, tmp_path: Pa
                 ),
             ),
         )
-        (record,) = run_load(plan)
+        (record,) = run_load(plan).records
 
     assert (record.outcome, record.error) == (Outcome.FAILED, "http_404:404")
     assert record.ttft_s is None
@@ -142,7 +155,7 @@ def test_a_closed_port_is_a_quick_failure() -> None:
         schedule=Schedule(concurrency=1),
         requests=(PlannedRequest(request_id="a", label=None, path="/v1/completions", body={}),),
     )
-    (record,) = run_load(plan)
+    (record,) = run_load(plan).records
 
     assert record.error == "transport:ConnectionRefusedError"
     assert record.end_s - record.sent_s < 2
@@ -228,6 +241,25 @@ def test_a_child_in_a_session_of_its_own_is_ended_too(stub: Path, tmp_path: Path
     assert find_engines({plan.token}) == ()
 
 
+def test_the_kill_frees_memory_and_port_and_the_next_start_succeeds(
+    stub: Path, tmp_path: Path
+) -> None:
+    """Case E-22: SIGKILL of the guardian itself; the sweep by token finds what is left of it."""
+    engine = start_engine(stub_plan(tmp_path, f"{stub} orphan"))
+    held = memory_bytes({engine.token})
+    psutil.Process(engine.pid).kill()
+    engine.process.wait(10)
+    kill_engines({engine.token})
+    left = (find_engines({engine.token}), memory_bytes({engine.token}))
+    with running(tmp_path, f"{stub} orphan") as following:
+        serves = following.healthy()
+
+    assert held > 0
+    assert left == ((), 0)
+    assert not listens(engine.host, engine.port)
+    assert serves
+
+
 def test_a_taken_port_is_refused_and_a_free_one_is_found(stub: Path, tmp_path: Path) -> None:
     """Case E-23: a stranger's port is never used; without a wish another one is taken."""
     with socket.socket() as stranger:
@@ -262,4 +294,95 @@ def test_an_engine_that_dies_is_noticed(stub: Path, tmp_path: Path) -> None:
         with pytest.raises(EngineFailed) as failure:
             engine.snapshot()
 
-    assert failure.value.kind in {FailureKind.DIED, FailureKind.OUT_OF_MEMORY}
+    assert failure.value.kind == FailureKind.DIED
+
+
+def busy_load(engine: RunningEngine) -> LoadPlan:
+    """A load that takes far longer than the test waits for it."""
+    return load_plan(
+        [chat_request(index, "q", output_tokens=400) for index in range(4)],
+        host=engine.host,
+        port=engine.port,
+        model=engine.served_model_name,
+        concurrency=2,
+        rule=ReplayRule(cap_tokens=400, default_tokens=400, fixed=True),
+    )
+
+
+def signalled(engine: RunningEngine, number: int) -> threading.Event:
+    """Sends the signal to the engine's server 1.5 s from now; the event is set when it was sent."""
+    sent = threading.Event()
+
+    def send() -> None:
+        for item in find_engines({engine.token}):
+            if item.pid != engine.pid:
+                psutil.Process(item.pid).send_signal(number)
+        sent.set()
+
+    threading.Timer(1.5, send).start()
+    return sent
+
+
+def under_load(engine: RunningEngine, sent: threading.Event) -> tuple[EngineFailed, float]:
+    """How a watched load ended, and how long after the signal."""
+    with (
+        pytest.raises(EngineFailed) as failure,
+        watched(engine, threading.Event()) as ended,
+    ):
+        run_load(busy_load(engine), cancelled=ended)
+    assert sent.is_set()
+    return failure.value, time.monotonic()
+
+
+def test_an_engine_that_dies_under_load_is_noticed_at_once(tmp_path: Path) -> None:
+    """Not at the requests' own limits, which are minutes."""
+    with start_engine(planted_plan(tmp_path, SLOW, ServingConfig())) as engine:
+        sent = signalled(engine, signal.SIGKILL)
+        began_s = time.monotonic()
+        error, ended_s = under_load(engine, sent)
+
+    assert error.kind == FailureKind.DIED
+    assert ended_s - began_s - 1.5 < 5  # 2 s on a machine that has nothing else to do
+
+
+def test_an_engine_that_hangs_under_load_is_ended(tmp_path: Path) -> None:
+    """It still has its port and its memory; the watchdog sees that nothing moves."""
+    plan = planted_plan(tmp_path, SLOW, ServingConfig(), hang_s=2.0)
+    with start_engine(plan) as engine:
+        error, _ = under_load(engine, signalled(engine, signal.SIGSTOP))
+        alive = engine.alive
+
+    assert error.kind == FailureKind.HUNG
+    assert "did not answer" in error.detail or "no token" in error.detail
+    assert alive
+    assert find_engines({engine.token}) == ()
+
+
+def test_the_shared_memory_of_a_killed_process_is_given_back(tmp_path: Path) -> None:
+    """A killed process leaves its segments to nobody; a stranger's segment stays."""
+    token = f"rt-{tmp_path.name}"
+    script = (
+        "from multiprocessing import shared_memory as s, resource_tracker as r\n"
+        "import time\n"
+        "m = s.SharedMemory(create=True, size=1 << 20)\n"
+        "r.unregister(m._name, 'shared_memory')\n"
+        "print(m.name, flush=True); time.sleep(600)\n"
+    )
+    names = []
+    for value in (token, "another"):
+        argv = [sys.executable, "-c", script]
+        process = subprocess.Popen(argv, env={TOKEN_VARIABLE: value}, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        names.append((process, SHARED_MEMORY / process.stdout.readline().decode().strip()))
+    (_, segment), (_, foreign) = names
+    seen = shared_memory({token})
+    killed = kill_engines({token})
+    gone, stays = not segment.exists(), foreign.exists()
+    for process, path in names:
+        process.kill()
+        process.wait(10)
+        process.stdout.close()  # type: ignore[union-attr]
+        path.unlink(missing_ok=True)
+
+    assert killed >= 1  # Python's own tracker process counts too
+    assert (seen, gone, stays) == (frozenset({segment}), True, True)

@@ -73,7 +73,7 @@ def measured(
     """Records of the client and counters of the engine over one load."""
     before = engine.snapshot()
     with GaugeSampler(engine.snapshot, period_s=0.05) as sampler:
-        records = run_load(plan_for(engine, requests, concurrency))
+        records = list(run_load(plan_for(engine, requests, concurrency)).records)
     return records, difference(before, engine.snapshot(), sampler.peaks)
 
 
@@ -144,7 +144,8 @@ class EngineContract:
         assert (facts.block_size, facts.prefix_caching) == (BLOCK, True)
         assert (facts.dtype, facts.max_model_len) == ("float32", 1024)
         assert facts.async_scheduling is False
-        assert facts.start_s is not None
+        assert (facts.speculative_method, facts.speculative_tokens) == ("ngram", DRAFTED)
+        assert facts.start_s == pytest.approx(sum(seconds for _, seconds in facts.start_phases))
         assert facts.kv_cache_tokens is not None
         assert facts.max_concurrency == pytest.approx(facts.kv_cache_tokens / 1024, rel=0.02)
 
@@ -191,7 +192,8 @@ class EngineContract:
                 rows, host="-", port=1, model=engine.served_model_name, concurrency=1, rule=rule
             ).requests,
         )
-        text, lengths = sorted(run_load(plan), key=lambda record: record.request_id, reverse=True)
+        records = run_load(plan).records
+        text, lengths = sorted(records, key=lambda record: record.request_id, reverse=True)
 
         assert (text.error, lengths.error) == (None, None)
         assert lengths.prompt_tokens == 40
@@ -257,7 +259,7 @@ class EngineContract:
             for i in range(4)
         ]
         plan = plan_for(engine, requests, 2)
-        records = run_load(replace(plan, schedule=replace(plan.schedule, gang=True)))
+        records = run_load(replace(plan, schedule=replace(plan.schedule, gang=True))).records
         rows = {record.request_id: record for record in records}
         first, second = [rows["r0"], rows["r1"]], [rows["r2"], rows["r3"]]
 

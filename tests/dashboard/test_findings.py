@@ -27,6 +27,7 @@ def bundle(body: Recommendation) -> RecommendationView:
         body=body,
         reviews=(),
         evidence_purged_at=None,
+        outside=(),
     )
 
 

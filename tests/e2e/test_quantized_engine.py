@@ -85,7 +85,7 @@ def test_a_checkpoint_made_here_is_served_here(
             concurrency=1,
             rule=ReplayRule(cap_tokens=8, default_tokens=8, fixed=True),
         )
-        (record,) = run_load(plan)
+        (record,) = run_load(plan).records
 
     assert again == checkpoint
     assert phases == ["checking the quantized weights"]

@@ -109,7 +109,7 @@ def run(
 ) -> Measured:
     """The requests at temperature 0, each ended at its limit or, if not `fixed`, before."""
     before = engine.snapshot()
-    records = run_load(
+    loaded = run_load(
         load_plan(
             requests,
             host=engine.host,
@@ -119,7 +119,7 @@ def run(
             rule=ReplayRule(cap_tokens=128, default_tokens=1, fixed=fixed),
         )
     )
-    by_id = {record.request_id: record for record in records}
+    by_id = {record.request_id: record for record in loaded.records}
     ordered = [by_id[request.id] for request in requests]
 
     assert all(record.outcome is Outcome.OK for record in ordered)

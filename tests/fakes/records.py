@@ -41,7 +41,7 @@ def record(sent_s: float, end_s: float, **changes: Any) -> RequestRecord:
     return RequestRecord(**{**values, **changes})
 
 
-def point(*records: RequestRecord, concurrency: int = 1, **changes: Any) -> LoadPoint:
+def point(*records: RequestRecord, concurrency: int | None = 1, **changes: Any) -> LoadPoint:
     """The load point of these records on a quiet machine."""
     values: dict[str, Any] = {
         "repeat": 1,

@@ -274,6 +274,7 @@ def recommendation(reviews: Sequence[ReviewView] = ()) -> RecommendationView:
         body=body(),
         reviews=tuple(reviews),
         evidence_purged_at=None,
+        outside=(),
     )
 
 

@@ -49,6 +49,7 @@ def view(body: Recommendation, *reviews: ReviewView) -> RecommendationView:
         body=body,
         reviews=reviews,
         evidence_purged_at=None,
+        outside=(),
     )
 
 

@@ -110,3 +110,106 @@ def test_a_normal_log_names_no_failure(shared: Path) -> None:
     assert classify(log, exit_code=1) == Failure(
         kind=FailureKind.EXITED, detail=classify(log, exit_code=1).detail
     )
+
+
+# From vLLM's source (0.31 and 0.32), with the traceback lines that say in which phase it was.
+MEMORY_ENDS = {
+    "INFO Starting to load model x\n  File worker.py, line 1, in load_model\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": (
+        FailureKind.OUT_OF_MEMORY_LOADING
+    ),
+    "ERROR Failed to load model - not enough GPU memory. Try lowering (original error: CUDA out of"
+    " memory)": FailureKind.OUT_OF_MEMORY_LOADING,
+    "INFO Model loading took 14.2 GiB memory and 3.1 seconds\n  File gpu_worker.py, line 9, in"
+    " determine_available_memory\n  File gpu_model_runner.py, line 9, in profile_run\n"
+    "torch.cuda.OutOfMemoryError: CUDA out of memory.": FailureKind.OUT_OF_MEMORY_PROFILING,
+    "INFO Model loading took 14.2 GiB memory\nRuntimeError: CUDA out of memory occurred when"
+    " warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs`": (
+        FailureKind.OUT_OF_MEMORY_PROFILING
+    ),
+    "INFO Model loading took 14.2 GiB memory\n  File runner.py, line 9, in capture_model\n"
+    "RuntimeError: CUDA error: out of memory": FailureKind.OUT_OF_MEMORY_PROFILING,
+    "INFO Model loading took 1 GiB\nINFO: Application startup complete.\nRuntimeError: [enforce"
+    " fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory": (
+        FailureKind.OUT_OF_MEMORY_SERVING
+    ),
+}
+QUANTIZATIONS = (
+    "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum",
+    "ValueError: Quantization scheme is not supported for the current GPU. Min capability: 89.",
+    "ValueError: gguf quantization is currently not supported in cpu.",
+    "ValueError: torch.float32 is not supported for quantization method awq. Supported dtypes",
+    (
+        "Quantization method specified in the model config (fp8) does not match the quantization"
+        " method specified in the `quantization` argument (awq)."
+    ),
+    "ValueError: Failed to find a kernel that can implement the ScaledMM linear layer. Reasons:",
+)
+PAIRS = (
+    "ValueError: attention_backend and attention_config.backend are mutually exclusive",
+    "ValueError: Async scheduling is not compatible with disable_padded_drafter_batch=True.",
+    "ValueError: `--data-parallel-hybrid-lb` and `--nnodes 2` cannot be enabled together. Enable",
+    "  Value error, max_num_batched_tokens (512) is smaller than max_model_len (2048). This",
+)
+
+
+@pytest.mark.parametrize("log", MEMORY_ENDS)
+def test_the_phase_in_which_memory_ended_is_named(log: str) -> None:
+    """Their remedies differ: smaller weights, a smaller batch, a smaller cache."""
+    failure = classify(f"{log}\nRuntimeError: Engine core initialization failed.", exit_code=1)
+
+    assert failure.kind is MEMORY_ENDS[log]
+
+
+@pytest.mark.parametrize("line", QUANTIZATIONS)
+def test_weights_that_cannot_be_served_are_no_unknown_setting(line: str) -> None:
+    """The engine's own words stand in the detail."""
+    failure = classify(f"INFO loading\n{line}\n", exit_code=1)
+
+    assert (failure.kind, failure.setting) == (
+        FailureKind.UNSUPPORTED_QUANTIZATION,
+        "quantization",
+    )
+
+
+@pytest.mark.parametrize("line", PAIRS)
+def test_two_settings_that_exclude_each_other_are_named(line: str) -> None:
+    """Neither of them is wrong alone."""
+    failure = classify(f"INFO loading\n{line}\n", exit_code=1)
+
+    assert failure.kind is FailureKind.INCOMPATIBLE_SETTINGS
+    assert any(
+        word in failure.detail for word in ("exclusive", "compatible", "together", "prefill")
+    )
+
+
+def test_what_clients_sent_wrong_is_not_why_a_served_engine_ended() -> None:
+    """After the start a refused request's error stands in the log as well."""
+    log = "Application startup complete.\nValueError: This model's maximum context length is 2048\n"
+    failure = classify(log, exit_code=139)
+
+    assert failure.kind is FailureKind.EXITED
+    assert "exit code 139, signal SIGSEGV" in failure.detail
+
+
+@pytest.mark.parametrize(
+    "begun, kind",
+    [
+        ("INFO Starting to load model", FailureKind.OUT_OF_MEMORY_LOADING),
+        ("INFO Loading weights took 2 s", FailureKind.OUT_OF_MEMORY_PROFILING),
+        ("INFO Application startup complete", FailureKind.EXITED),
+    ],
+)
+def test_the_kernel_kills_in_a_phase_too(begun: str, kind: FailureKind) -> None:
+    """How far the log came says which memory was asked for last; who serves has it all."""
+
+    assert classify(begun, exit_code=137).kind is kind
+
+
+def test_a_failure_is_raised_with_its_setting_and_bound() -> None:
+    """What a retry needs reaches whoever decides on it."""
+    log = "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (524). Each decode"
+    error = classify(log, exit_code=1).error()
+
+    assert (error.kind, error.setting, error.bound) == ("invalid_setting", "max_num_seqs", 524)
+    assert classify("", exit_code=0).error(FailureKind.DIED).kind == FailureKind.DIED

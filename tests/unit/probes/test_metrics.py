@@ -134,3 +134,22 @@ def test_a_missed_sample_does_not_end_the_sampling() -> None:
 
 
 SPECULATION = {"num_speculative_tokens": 12}
+
+
+def test_names_of_earlier_versions_mean_the_same() -> None:
+    """Before 0.11 the cache's gauges and counters named the device; today's name wins."""
+    lines = (
+        'vllm:prompt_tokens_total{engine="0"} 5.0',
+        'vllm:generation_tokens_total{engine="0"} 7.0',
+        'vllm:num_preemptions_total{engine="0"} 0.0',
+        'vllm:gpu_prefix_cache_queries_total{engine="0"} 40.0',
+        'vllm:gpu_prefix_cache_hits_total{engine="0"} 30.0',
+        'vllm:gpu_cache_usage_perc{engine="0"} 0.25',
+    )
+    old = parse_metrics("\n".join(lines) + "\n")
+    both = parse_metrics("\n".join((*lines, "vllm:kv_cache_usage_perc 0.5")) + "\n")
+
+    assert old.kv_usage == 0.25
+    assert old.totals["vllm:prefix_cache_queries_total"] == 40
+    assert old.totals["vllm:prefix_cache_hits_total"] == 30
+    assert both.kv_usage == 0.5

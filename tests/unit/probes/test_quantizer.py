@@ -267,14 +267,18 @@ def test_a_missing_quantizer_is_named_with_its_remedy(bench: Bench, tmp_path: Pa
 
 def place_of(bench: Bench, tmp_path: Path) -> Workplace:
     """As much of a workplace as the quantizer looks at."""
-    settings = SimpleNamespace(quantizer_python=bench.quantizer.python, data_dir=tmp_path)
+    settings = SimpleNamespace(
+        quantizer_python=bench.quantizer.python, data_dir=tmp_path, demo_model=tmp_path / "demo"
+    )
     return cast("Workplace", SimpleNamespace(settings=settings, base_env=PATH))
 
 
 def ask(
     bench: Bench, tmp_path: Path, algorithm: str, calibration: list[tuple[int, ...]]
 ) -> Checkpoint:
-    target = SimpleNamespace(model_path=bench.order.model, model_digest=bench.order.model_digest)
+    target = SimpleNamespace(
+        model="local", model_path=bench.order.model, model_digest=bench.order.model_digest
+    )
     heard = Heard()
     return checkpoint_for(
         place_of(bench, tmp_path),

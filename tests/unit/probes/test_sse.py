@@ -21,12 +21,30 @@ def event(delta: dict[str, object], **choice: object) -> bytes:
 STREAM = (
     event({"role": "assistant", "content": ""}) + event({"content": TEXT}) + b"data: [DONE]\n\n"
 )
+# The same with everything that a server may put around it.
+DECORATED = (
+    b": keep-alive\r\n\r\n"
+    b"event: message\r\nid: 7\r\n"
+    + event({"role": "assistant", "content": ""}).replace(b"\n", b"\r\n")
+    + b": ping\n\n"
+    + event({"content": TEXT}).replace(b"data: ", b"data:")
+    + b"retry: 3\n\ndata: [DONE]\n\n"
+)
 
 
 def frames(chunks: list[bytes]) -> list[Frame]:
     """All frames of a stream cut into `chunks`."""
     stream = EventStream()
     return [frame for chunk in chunks for frame in stream.feed(chunk)]
+
+
+@given(st.lists(st.integers(0, len(DECORATED)), max_size=20))
+def test_comments_other_fields_and_line_ends_change_nothing(cuts: list[int]) -> None:
+    """However they are cut."""
+    edges = sorted({0, len(DECORATED), *cuts})
+    chunks = [DECORATED[start:end] for start, end in itertools.pairwise(edges)]
+
+    assert frames(chunks) == frames([STREAM])
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
@@ -126,3 +144,74 @@ def test_a_stream_cut_inside_an_event_is_pending() -> None:
     list(stream.feed(STREAM[:-3]))
 
     assert stream.pending
+
+
+def test_an_event_called_error_is_one() -> None:
+    """Some servers name the event and send the error as it is."""
+    (frame,) = frames([b'event: error\ndata: {"message": "secret"}\n\n'])
+
+    assert frame.error == "in_band:unnamed"
+
+
+@pytest.mark.parametrize(
+    "rest, found",
+    [
+        (b"data: [DONE]", [Frame(done=True)]),
+        (b"data: [DONE]\n", [Frame(done=True)]),
+        (b'data: {"choi', []),
+        (b": comment", []),
+        (b"", []),
+    ],
+)
+def test_the_end_of_the_stream_ends_its_last_event(rest: bytes, found: list[Frame]) -> None:
+    """A whole event without its blank line counts, half an event does not."""
+    stream = EventStream()
+    list(stream.feed(event({"content": "a"}) + rest))
+
+    assert list(stream.end()) == found
+    assert not stream.pending
+
+
+def test_reasoning_is_no_part_of_the_history() -> None:
+    """The next turn quotes the answer only."""
+    (frame,) = frames([event({"reasoning": "because", "content": "yes"})])
+
+    assert (frame.text, frame.content) == ("becauseyes", "yes")
+
+
+def test_accepted_drafts_come_with_the_usage() -> None:
+    """vLLM's ``--per-request-spec-decode-metrics summary``: steps by accepted drafts."""
+    drafts = {"acceptance_histogram": [4, 0, 3], "num_spec_steps": 7}
+    body = {"choices": [], "usage": {}, "metrics": {"speculative_decoding": drafts}}
+
+    assert read_frame(json.dumps(body).encode()).accepted_histogram == (4, 0, 3)
+    assert read_frame(b'{"choices": [], "metrics": {}}').accepted_histogram is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "choices",
+                        "delta",
+                        "usage",
+                        "token_ids",
+                        "tool_calls",
+                        "error",
+                        "finish_reason",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_document_breaks_the_parser(document: object) -> None:
+    """Whatever a server sends is a frame, perhaps one that names an error."""
+    assert isinstance(read_frame(json.dumps(document).encode()), Frame)

@@ -12,26 +12,10 @@ from probes.vllm.startup import read_startup, with_cache_info
 from tests.fakes.planted_text import startup_lines
 from tests.fakes.planted_truth import Truth, settings
 
-# Written from the format strings of vLLM 0.32's GPU worker.
-GPU_LOG = """
-(EngineCore pid=1) INFO 11-29 13:05:27 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with \
-config: model='m', speculative_config=None, tokenizer='m', dtype=torch.bfloat16, max_seq_len=8192, \
-download_dir=None, enable_prefix_caching=True, enable_chunked_prefill=True, pooler_config=None
-(APIServer pid=1) INFO [scheduler.py:308] Chunked prefill is enabled with \
-max_num_batched_tokens=8192.
-(Worker pid=2) INFO [cuda.py:507] Using FLASH_ATTN attention backend out of potential backends: \
-['FLASH_ATTN', 'TRITON_ATTN'].
-(Worker pid=2) INFO [gpu_model_runner.py:5150] Model loading took 14.99 GiB memory and 3.1 seconds
-(Worker pid=2) INFO [gpu_worker.py:760] Available KV cache memory: 110.25 GiB
-(EngineCore pid=1) INFO [kv_cache_utils.py:2327] GPU KV cache size: 903,152 tokens, \
-Maximum concurrency for 8,192 tokens per request: 110.25x
-(Worker pid=2) INFO [gpu_model_runner.py:6582] Graph capturing finished in 8 secs, took 0.61 GiB
-(Worker pid=2) INFO [gpu_worker.py:1030] Free memory on device (138.50/139.80 GiB) on startup. \
-Desired GPU memory utilization is (0.92, 128.62 GiB). Actual usage is 15.40 GiB for consumed \
-memory (weights + non-torch), 1.20 GiB for peak activation, and 0.61 GiB for CUDAGraph memory. \
-Replace gpu_memory_utilization config with `--kv-cache-memory=118` (109.9 GiB) to fit into \
-requested memory. Current kv cache memory in use is 110.25 GiB.
-"""
+# Written from the format strings of vLLM 0.32's GPU worker, which are those of 0.31.
+GPU_LOG = (
+    Path(__file__).parents[2] / "golden" / "engine" / "synthetic-startup-0.32.0-cuda.log"
+).read_text()
 
 
 def test_the_cpu_builds_log_is_read(shared: Path) -> None:
@@ -49,6 +33,11 @@ def test_the_cpu_builds_log_is_read(shared: Path) -> None:
         model_runner="V1",
         threads=1,
         device_memory_bytes=round(20.96 * GIB),
+        graph_mode="NONE",
+        compilation_mode="NONE",
+        kv_cache_dtype="auto",
+        chunked_prefill=True,
+        tensor_parallel=1,
     )
 
 
@@ -80,6 +69,23 @@ def test_the_gpu_builds_log_is_read() -> None:
     assert facts.attention_backend == "FLASH_ATTN"
     assert facts.max_num_batched_tokens == 8192
     assert facts.async_scheduling is None
+    assert facts.model_runner == "V2"
+    assert facts.consumed_bytes == round(15.40 * GIB)
+    assert facts.activation_bytes == round(1.20 * GIB)
+    assert facts.graph_bytes == round(0.61 * GIB)
+    assert (facts.graph_mode, facts.compilation_mode) == ("FULL_AND_PIECEWISE", "VLLM_COMPILE")
+    assert (facts.speculative_method, facts.speculative_tokens) == ("eagle3", 3)
+    assert (facts.quantization, facts.kv_cache_dtype) == ("compressed-tensors", "fp8_e4m3")
+    assert facts.kernels == ("CutlassFP8ScaledMMLinearKernel", "MarlinLinearKernel", "TRITON")
+
+
+def test_graphs_are_known_where_the_summary_is_not_written() -> None:
+    """With a stated KV memory the worker sums nothing up."""
+    lines = [line for line in GPU_LOG.splitlines() if "Free memory on device" not in line]
+    facts = read_startup("\n".join(lines))
+
+    assert facts.graph_bytes == round(0.61 * GIB)
+    assert (facts.consumed_bytes, facts.headroom_bytes) == (None, None)
 
 
 def test_the_engines_own_concurrency_wins(shared: Path) -> None:
