@@ -245,7 +245,8 @@ def _summary(
             subset_digest=sample.digest,
             records=loaded.records,
             counters=counters,
-            host=host if work.check_neighbours else replace(host, disturbed=False),
+            host=host,
+            shared_machine=not work.check_neighbours,
             num_speculative_tokens=(
                 None if speculation is None else speculation.num_speculative_tokens
             ),

@@ -26,7 +26,8 @@ class Seen:
 
     `concurrency` is None for an open loop and for gangs, `loaded` the mean number in flight where
     a closed loop was to keep `concurrency`. `judged` says whether the load can be called unsteady
-    at all: gangs cannot.
+    at all: gangs cannot. On a `shared_machine` what others do is expected: it is no flaw, nor is
+    what it does to the client.
     """
 
     records: Sequence[RequestRecord]
@@ -37,6 +38,14 @@ class Seen:
     loaded: float | None
     opened: bool
     judged: bool
+    shared_machine: bool = False
+
+    @property
+    def slow_client(self) -> str | None:
+        """Why the figures may be the client's own; None where they are not."""
+        if self.client is None or not self.client.limited:
+            return None
+        return f"client-limited: {self.client.reason}"
 
 
 def flaws(seen: Seen) -> tuple[str, ...]:
@@ -49,9 +58,13 @@ def flaws(seen: Seen) -> tuple[str, ...]:
     return tuple(_flaws(seen))
 
 
-def remarks(counters: EngineCounters, *, not_fitting: int, retries: int) -> tuple[str, ...]:
+def remarks(
+    seen: Seen, counters: EngineCounters, not_fitting: int, retries: int
+) -> tuple[str, ...]:
     """What a reader must know of a point that is usable all the same."""
     said = []
+    if seen.shared_machine and seen.slow_client is not None:
+        said.append(seen.slow_client)
     if counters.preemptions:
         said.append(
             f"{counters.preemptions} preemptions: no prefix hits credited, they may be recompute"
@@ -72,8 +85,8 @@ def _flaws(seen: Seen) -> Iterator[str]:
     if uncounted:
         yield f"{uncounted} of {len(good)} successes without a token count"
     yield from _not_reached(seen)
-    if seen.client is not None and seen.client.limited:
-        yield f"client-limited: {seen.client.reason}"
+    if seen.slow_client is not None and not seen.shared_machine:
+        yield seen.slow_client
     unsteady = (
         why_unsteady(seen.records, seen.window, concurrency=seen.concurrency)
         if seen.judged
@@ -81,7 +94,7 @@ def _flaws(seen: Seen) -> Iterator[str]:
     )
     if unsteady is not None:
         yield unsteady
-    if seen.host.disturbed:
+    if seen.host.disturbed and not seen.shared_machine:
         yield "disturbed by neighbours"
 
 

@@ -47,19 +47,20 @@ def summarise_point(  # noqa: PLR0913  (one argument per thing that was seen of 
     open_loop: OpenLoop | None = None,
     not_fitting: int = 0,
     energy_j: float | None = None,
+    shared_machine: bool = False,
 ) -> LoadPoint:
     """The figures of one load: a closed loop of `concurrency`, an open one, or gangs (STATIC).
 
-    Latencies are those of the requests sent in the steady window; counts, throughput, classes and
-    what is in flight are of the whole load. Failures enter no latency and throughput (case S-07). A
-    closed loop without `concurrency` and a point without records raise `InvalidInput`.
+    Latencies are of the requests sent in the steady window, all else of the whole load. Failures
+    enter no latency and throughput (case S-07). On a `shared_machine` neighbours, and what they do
+    to the client, are no flaw. `InvalidInput` without records, or without a loop's `concurrency`.
     """
-    if not records:
-        raise InvalidInput("records", "a load point has at least one request")
-    load = _Load.of(records, role=role, concurrency=concurrency, opened=open_loop is not None)
+    opened = open_loop is not None
+    load = _Load.of(records, role=role, concurrency=concurrency, opened=opened)
     good, span_s = load.good, _span_s(load.good or records)
     client = None if client is None else judge_client(client, ttft_s=load.median_ttft_s)
-    found = flaws(load.seen(host=host, client=client, opened=open_loop is not None))
+    seen = load.seen(host=host, client=client, opened=opened, shared_machine=shared_machine)
+    found = flaws(seen)
     acceptance, doubts = _acceptance(good, counters, num_speculative_tokens)
     point = LoadPoint(
         concurrency=peak_in_flight(records) if load.concurrency is None else load.concurrency,
@@ -85,7 +86,7 @@ def summarise_point(  # noqa: PLR0913  (one argument per thing that was seen of 
         counters=counters,
         host=host,
         usable=not found,
-        flaws=(*found, *remarks(counters, not_fitting=not_fitting, retries=load.retries), *doubts),
+        flaws=(*found, *remarks(seen, counters, not_fitting, load.retries), *doubts),
         open_loop=open_loop,
         client=client,
         not_fitting=not_fitting,
@@ -119,6 +120,8 @@ class _Load:
         concurrency: int | None,
         opened: bool,
     ) -> "_Load":
+        if not records:
+            raise InvalidInput("records", "a load point has at least one request")
         if concurrency is None and not opened:
             raise InvalidInput("concurrency", "a closed loop has one")
         concurrency = None if opened else concurrency
@@ -165,7 +168,9 @@ class _Load:
             intervals=intervals_of(self.steady, self.loaded, self.good),
         )
 
-    def seen(self, *, host: HostLoad, client: ClientHealth | None, opened: bool) -> Seen:
+    def seen(
+        self, *, host: HostLoad, client: ClientHealth | None, opened: bool, shared_machine: bool
+    ) -> Seen:
         """What flaws are looked for in."""
         gangs = self.role is LoadRole.STATIC
         slots = None if gangs else self.concurrency
@@ -178,6 +183,7 @@ class _Load:
             loaded=None if slots is None else _loaded(self.records, slots),
             opened=opened,
             judged=not gangs,
+            shared_machine=shared_machine,
         )
 
 

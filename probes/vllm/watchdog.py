@@ -23,6 +23,9 @@ METRICS_TIMEOUT_S = 5.0
 # Steps that make no token (endless preemption, say) are waited for so many times as long: one
 # prompt may take many steps before its first token.
 FRUITLESS = 4.0
+# The client sees closed connections before the guardian has reaped the engine.
+END_LIMIT_S = 5.0
+END_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,27 @@ class Watchdog:
         self._closed.set()
         self._thread.join()
 
+    def judge(self) -> None:
+        """Stop watching; the verdict is final then.
+
+        A load may end because its engine died, faster than the next look at it: one that no longer
+        answers is waited for until its process is gone or the limit is over.
+        """
+        self.close()
+        if self.verdict is None and not self._cancelled.is_set():
+            self.verdict = self._dead()
+
+    def _dead(self) -> EngineFailed | None:
+        limit_s = time.monotonic() + END_LIMIT_S
+        try:
+            self._engine.check_alive()
+            while not self._engine.healthy() and time.monotonic() < limit_s:
+                time.sleep(END_POLL_S)
+                self._engine.check_alive()
+        except EngineFailed as error:
+            return error
+        return None
+
     def _watch(self) -> None:
         progress = Progress(limit_s=self._engine.hang_s)
         every_s = max(POLL_S, self._engine.hang_s / LOOKS_PER_LIMIT)
@@ -155,10 +179,12 @@ def watched(
     try:
         yield dog.ended
     except EngineFailed as error:
-        dog.close()
+        dog.judge()
         if dog.verdict is not None:
             raise dog.verdict from error
         raise
+    else:
+        dog.judge()
     finally:
         dog.close()
     if dog.verdict is not None:

@@ -132,8 +132,11 @@ def test_only_a_silent_host_of_the_same_class_loses_its_study(sessions: Sessions
             ttl_s=TTL_S,
         )
         nobody_finds_it(house, there, later, study)
-        house.add_study("of its own")
-        studies.claim_work(session, device=there, now=later)
+        registered(house, "there", "0.32.0", {})
+        own = house.add_study("of its own")
+        claimed = studies.claim_work(session, device=there, now=later)
+        assert claimed is not None
+        assert claimed.id == own.id
         much_later = later + timedelta(hours=1)
         nobody_finds_it(house, there, much_later, study)
 

@@ -1,5 +1,6 @@
 """Whether the load client, not the engine, set the figures of a load."""
 
+import math
 from dataclasses import replace
 
 from advisor.measurement.records import ClientHealth
@@ -12,6 +13,9 @@ CPU_SHARE = 0.85
 LEAST_DELAY_S = 0.005
 # A wait above this is seen in any limit that users set (the tightest is 450 ms for a first token).
 MOST_DELAY_S = 0.025
+# Nor, of the median delay, anything below this: opening a socket and being scheduled takes a
+# millisecond or two on a processor that the engine keeps busy.
+LEAST_MEDIAN_S = 0.0025
 # What share of the median time to first token the client's own delays may be.
 TAIL_SHARE, MEDIAN_SHARE = 0.1, 0.02
 
@@ -36,6 +40,6 @@ def judge_client(health: ClientHealth, *, ttft_s: float | None = None) -> Client
         reason = f"sends were up to {health.send_delay_p99_s * 1e3:.1f} ms late (99th percentile)"
     elif health.loop_delay_p99_s > tail_s:
         reason = f"its timers were {health.loop_delay_p99_s * 1e3:.1f} ms late (99th percentile)"
-    elif ttft_s is not None and health.send_delay_p50_s > max(1e-3, MEDIAN_SHARE * ttft_s):
+    elif health.send_delay_p50_s > max(LEAST_MEDIAN_S, MEDIAN_SHARE * (ttft_s or math.inf)):
         reason = f"half of the sends were {health.send_delay_p50_s * 1e3:.1f} ms late or more"
     return health if reason is None else replace(health, limited=True, reason=reason)
