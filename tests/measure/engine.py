@@ -13,8 +13,8 @@ from tests.fakes.real_engine import find_demo_model, find_engine, find_interpret
 
 CONFIG = ServingConfig(
     functional=FunctionalSettings(max_model_len=2048, enforce_eager=True, kv_cache_space_gib=1),
-    # 32-bit floats: the type that every processor has instructions for. Without those for bfloat16 a
-    # load of eight would take eight times as long, and no check would fit its time.
+    # 32-bit floats: the type that every processor has instructions for. Without those for
+    # bfloat16 a load takes many times as long, and no check would fit its time.
     levers=Levers(enable_prefix_caching=True, dtype="float32"),
 )
 
