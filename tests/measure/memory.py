@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 from math import prod
 from pathlib import Path
 
-from advisor.llm import ModelShape
+from advisor.llm import ModelShape, dtype_bytes
 from advisor.roofline.memory import KvCapacity, kv_capacity
 from advisor.serving import EngineFacts
 from probes.vllm.checkpoint import model_shape
@@ -93,10 +93,10 @@ def facts_against_metrics(facts: EngineFacts, labels: dict[str, str]) -> Iterato
 def model_against_engine(
     shape: ModelShape, facts: EngineFacts, labels: dict[str, str]
 ) -> Iterator[Pair]:
-    """What the memory model predicts from shape and KV bytes alone."""
+    """What the memory model predicts from shape, the served type and KV bytes."""
     predicted: KvCapacity = kv_capacity(
         available_bytes=int(float(labels["kv_cache_memory_bytes"])),
-        bytes_per_token=shape.kv_bytes_per_token(),
+        bytes_per_token=shape.kv_bytes_per_token(dtype_bytes(facts.dtype or shape.dtype)),
         block_size=int(labels["block_size"]),
     )
     yield Pair(
