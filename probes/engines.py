@@ -12,6 +12,7 @@ from advisor.errors import Unavailable
 from db import guardian
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+FLAGS_TIMEOUT_S = 300.0
 FLAGS_RECORD = "rooftune-flags.json"
 POLL_S = 0.1
 TAIL_CHARACTERS = 600
@@ -50,6 +51,17 @@ class Interpreter:
             return None
         script = str(held.get("serve_module", [""])[0])
         return held if not script.endswith(".py") or Path(script).exists() else None
+
+    def flags(
+        self, *, env: Mapping[str, str], timeout_s: float, stopped: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """What its own parser says it accepts: the record where that counts, else asked anew.
+
+        Raises what `run_script` raises.
+        """
+        return self.recorded_flags() or run_script(
+            self.script("flags"), env=env, timeout_s=timeout_s, stopped=stopped
+        )
 
 
 def run_script(

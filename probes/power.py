@@ -5,16 +5,16 @@ the same. The reading is handed in, so that a test can plant one.
 """
 
 import importlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from advisor.errors import Unavailable
+from probes.repeating import repeated
 
 SAMPLE_PERIOD_S = 0.5
 # A load that was throttled for less of its time is hardly another one.
@@ -164,14 +164,14 @@ class PowerMeter:
     period_s: float = SAMPLE_PERIOD_S
     now: Callable[[], float] = time.monotonic
     _samples: list[tuple[float, tuple[GpuReading, ...]]] = field(default_factory=list)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _polling: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         self._sample()
         if self.source is not None:
-            self._thread = threading.Thread(target=self._poll, name="power-meter", daemon=True)
-            self._thread.start()
+            self._polling.enter_context(
+                repeated(self._sample, period_s=self.period_s, name="power-meter")
+            )
         return self
 
     def __exit__(
@@ -180,9 +180,7 @@ class PowerMeter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._polling.close()
         self._sample()
 
     @property
@@ -191,10 +189,6 @@ class PowerMeter:
         if len(self._samples) < 2:  # noqa: PLR2004 - a difference needs two
             return PowerFigures(reason=self.reason or "the driver did not answer")
         return power_figures(self._samples)
-
-    def _poll(self) -> None:
-        while not self._over.wait(self.period_s):
-            self._sample()
 
     def _sample(self) -> None:
         if self.source is None:

@@ -16,13 +16,12 @@ from db.engines import NewEngine
 from db.session import Sessions, transaction
 from db.tables import DeviceRow, EngineRow
 from probes.device import boot_id, device_class, device_facts, engine_threads, physical_cores
-from probes.engines import Interpreter, run_script
+from probes.engines import FLAGS_TIMEOUT_S, Interpreter, run_script
 from probes.lease import DeviceHold
 from probes.settings import AgentSettings
-from probes.vllm.flags import dump_command, microbench_command, read_schema
+from probes.vllm.flags import microbench_command, read_schema
 from probes.workplace import Workplace, process_holder
 
-FLAGS_TIMEOUT_S = 300.0
 MEASURED = "measured"
 LOG = logging.getLogger(__name__)
 
@@ -93,11 +92,8 @@ class Registration:
     def registered(self, installed: Interpreter, *, as_newest: bool = False) -> EngineRow:
         """The row of an installed engine, with the flags that its own interpreter says it has."""
         launcher = None if installed.launcher is None else str(installed.launcher.absolute())
-        dump = installed.recorded_flags() or run_script(
-            dump_command(str(installed.python), launcher),
-            env=self.base_env,
-            timeout_s=FLAGS_TIMEOUT_S,
-            stopped=self.stop.is_set,
+        dump = installed.flags(
+            env=self.base_env, timeout_s=FLAGS_TIMEOUT_S, stopped=self.stop.is_set
         )
         schema = read_schema(dump)
         new = NewEngine(

@@ -9,15 +9,13 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.measurement.asked import OwnEngine
-from probes.engines import Interpreter, run_script
+from probes.engines import FLAGS_TIMEOUT_S, Interpreter
 from probes.measure.own import OwnServer
 from probes.settings import engine_environment
 from probes.vllm.command import EngineSpec
 from probes.vllm.flags import read_schema
 from probes.vllm.server import StartPlan, StartProgress, start_engine
 from probes.workplace import weight_file_bytes
-
-FLAGS_TIMEOUT_S = 300.0
 
 
 @contextmanager
@@ -53,10 +51,7 @@ def _spec(asked: OwnEngine, cancelled: threading.Event) -> EngineSpec:
     interpreter = Interpreter(python=Path(asked.python), launcher=launcher)
     if not interpreter.python.is_file():
         raise InvalidInput("--engine", "is no Python interpreter: name that of an engine")
-    flags = interpreter.recorded_flags() or run_script(
-        interpreter.script("flags"),
-        env=engine_environment(),
-        timeout_s=FLAGS_TIMEOUT_S,
-        stopped=cancelled.is_set,
+    flags = interpreter.flags(
+        env=engine_environment(), timeout_s=FLAGS_TIMEOUT_S, stopped=cancelled.is_set
     )
     return EngineSpec(interpreter=asked.python, launcher=asked.launcher, schema=read_schema(flags))

@@ -2,8 +2,8 @@
 
 import math
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar
@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 
 from advisor.errors import EngineFailed, InvalidInput, RooftuneError
 from advisor.measurement.records import EngineCounters
+from probes.repeating import repeated
 
 SAMPLE_PERIOD_S = 0.5
 # Histogram buckets are nine tenths of the text and none is read here.
@@ -160,16 +161,16 @@ class GaugeSampler:
     fetch: Callable[[], EngineSnapshot]
     period_s: float = SAMPLE_PERIOD_S
     peaks: GaugePeaks = field(default_factory=GaugePeaks)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _polling: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         if self.period_s <= 0:
             raise InvalidInput("period_s", f"{self.period_s} is not above 0")
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._poll, name="gauge-sampler", daemon=True)
-        self._thread.start()
+        self._polling.enter_context(
+            repeated(self._sample, period_s=self.period_s, name="gauge-sampler")
+        )
         return self
 
     def __exit__(
@@ -178,16 +179,11 @@ class GaugeSampler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._polling.close()
 
-    def _poll(self) -> None:
-        while not self._over.wait(self.period_s):
-            try:
-                self.peaks = self.peaks.with_sample(self.fetch())
-            except (EngineFailed, UnusableCounters):
-                continue
+    def _sample(self) -> None:
+        with suppress(EngineFailed, UnusableCounters):
+            self.peaks = self.peaks.with_sample(self.fetch())
 
 
 def _samples(text: str) -> Iterator[Sample]:

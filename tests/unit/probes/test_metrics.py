@@ -1,6 +1,7 @@
 """Counters of the engine and their differences."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,17 +119,18 @@ def test_a_short_load_shows_its_height_in_its_steps() -> None:
 def test_a_missed_sample_does_not_end_the_sampling() -> None:
     """Whoever drives the load notices a dead engine."""
     missed: list[int] = []
+    sampled = threading.Event()
 
     def fetch() -> EngineSnapshot:
         if not missed:
             missed.append(1)
             raise UnusableCounters("x", "is missing")
-        sampler._over.set()
+        sampled.set()
         return replace(snapshot(), running=4)
 
     sampler = GaugeSampler(fetch, period_s=0.001)
     with sampler:
-        sampler._over.wait(2)
+        sampled.wait(2)
 
     assert sampler.peaks.running == 4
 
