@@ -12,11 +12,12 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
 
 from advisor import errors
 from advisor.errors import RooftuneError, Unavailable
-from advisor.measurement.asked import Order
+from advisor.measurement.asked import CompareOrder, Order
+from advisor.measurement.comparison import ComparisonReport
 from advisor.measurement.report import MeasurementReport
 from api.codec import json_value, read_value
 from api.settings import child_environment
@@ -25,11 +26,15 @@ from db import guardian
 # An engine of ours must be ended and its last report written.
 GRACE_S = 60.0
 TAIL_CHARACTERS = 600
+Report = TypeVar("Report", bound=MeasurementReport | ComparisonReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureProgress:
-    """What is going on: `done` of `total` of a phase; `level` is the load being measured."""
+    """What is going on: `done` of `total` of a phase.
+
+    `level` is the load being measured, of the side `arm` in a comparison.
+    """
 
     phase: str
     done: int
@@ -38,26 +43,43 @@ class MeasureProgress:
     budget_s: float
     level: float | None = None
     repeat: int | None = None
+    arm: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureListener:
-    """Who is told; `report` gets the whole report after every load and at the end."""
+class MeasureListener(Generic[Report]):
+    """Who is told; `report` gets the whole report after every load or pair and at the end."""
 
     progress: Callable[[MeasureProgress], None]
-    report: Callable[[MeasurementReport], None]
+    report: Callable[[Report], None]
 
 
 def run_measurement(
-    order: Order, earlier: MeasurementReport | None, listener: MeasureListener
+    order: Order, earlier: MeasurementReport | None, listener: MeasureListener[MeasurementReport]
 ) -> MeasurementReport:
     """Measure in a child and return the last report; Ctrl-C ends it early, with what there is.
 
     Raises what the child raised; `KeyboardInterrupt` when it was ended before the first load.
     """
-    argv = [sys.executable, "-P", "-m", "probes.measure"]
     job = {"order": json_value(order), "earlier": None if earlier is None else json_value(earlier)}
-    said = _Said()
+    return _run(job, _Said(MeasurementReport), listener)
+
+
+def run_comparison(
+    order: CompareOrder,
+    earlier: ComparisonReport | None,
+    listener: MeasureListener[ComparisonReport],
+) -> ComparisonReport:
+    """Compare in a child, as `run_measurement` measures."""
+    kept = None if earlier is None else json_value(earlier)
+    job = {"comparison": json_value(order), "earlier": kept}
+    return _run(job, _Said(ComparisonReport), listener)
+
+
+def _run(
+    job: Mapping[str, object], said: "_Said[Report]", listener: MeasureListener[Report]
+) -> Report:
+    argv = [sys.executable, "-P", "-m", "probes.measure"]
     with subprocess.Popen(
         guardian.command(argv, stop_signal=signal.SIGINT, grace_s=GRACE_S),
         stdin=subprocess.PIPE,
@@ -87,7 +109,7 @@ def run_measurement(
 
 
 def _next_line(
-    process: subprocess.Popen[bytes], lines: queue.Queue[bytes | None], said: "_Said"
+    process: subprocess.Popen[bytes], lines: queue.Queue[bytes | None], said: "_Said[Report]"
 ) -> bytes | None:
     """The child's next line, None at its end.
 
@@ -126,29 +148,30 @@ def _read_tail(stream: IO[bytes] | None, tail: list[str]) -> None:
         tail[:] = [line.decode(errors="replace").partition(":")[0].strip()]
 
 
-class _Said:
-    """What the child said so far."""
+class _Said(Generic[Report]):
+    """What the child said so far; its reports are of this kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Report]) -> None:
+        self._kind = kind
         self.interrupted = False
-        self._report: MeasurementReport | None = None
+        self._report: Report | None = None
         self._failure: RooftuneError | None = None
 
-    def take(self, line: bytes, listener: MeasureListener) -> None:
+    def take(self, line: bytes, listener: MeasureListener[Report]) -> None:
         """One line of the child."""
         said: dict[str, Any] = json.loads(line)
         match said["kind"]:
             case "progress":
                 listener.progress(read_value(said["progress"], MeasureProgress))
             case "report":
-                self._report = read_value(said["report"], MeasurementReport)
+                self._report = read_value(said["report"], self._kind)
                 listener.report(self._report)
             case "failed":
                 self._failure = raised(said["failure"])
             case kind:
                 raise Unavailable(f"the measuring process said {kind!r}", "run it again")
 
-    def result(self, tail: Sequence[str]) -> MeasurementReport:
+    def result(self, tail: Sequence[str]) -> Report:
         """The last report, or what went wrong."""
         if self._failure is not None and not self.interrupted:
             raise self._failure

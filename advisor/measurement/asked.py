@@ -11,6 +11,7 @@ from advisor.measurement.slo import Slo
 from advisor.serving import ServingConfig
 from advisor.traffic.formats.options import ReadOptions
 
+LEAST_PAIRS = 2
 ARRIVALS = ("poisson", "gamma", "constant", "recorded")
 
 
@@ -138,3 +139,28 @@ class Order:
             raise InvalidInput("--steps", "needs an engine of its own: --engine")
         if any(length < 1 for length in self.verify):
             raise InvalidInput("--verify", "a draft has at least one token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOrder:
+    """Two servers to compare by `pairs` of loads at each level of the plan, A B B A.
+
+    Engines of our own are started anew for every load of a pair, so that starts are what the
+    intervals are over; endpoints are taken as they run.
+    """
+
+    plan: MeasurePlan
+    a: MeasuredServer
+    b: MeasuredServer
+    pairs: int
+    workload: str
+    options: ReadOptions = field(default_factory=ReadOptions)
+    tokenizer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.pairs < LEAST_PAIRS:
+            raise InvalidInput("--pairs", f"{self.pairs} is below {LEAST_PAIRS}: no spread is seen")
+        if isinstance(self.a, OwnEngine) != isinstance(self.b, OwnEngine):
+            raise InvalidInput("--engine", "both sides are endpoints, or both engines of ours")
+        if self.plan.slo is not None:
+            raise InvalidInput("--slo", "a comparison searches no capacity: use rooftune measure")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from advisor.measurement.counts import count_sources, output_lengths
 from advisor.measurement.protocol.reached import (
     intended_rate_per_s,
     load_reached,
@@ -71,6 +72,16 @@ def remarks(
         )
     if not_fitting:
         said.append(f"{not_fitting} requests do not fit max_model_len and were not sent")
+    counted = count_sources(seen.records)
+    if counted.token_ids:
+        said.append(
+            f"{counted.token_ids} answers came without usage and were counted by their token ids"
+        )
+    lengths = output_lengths(seen.records)
+    if lengths.limit_ignored:
+        said.append(
+            f"{lengths.longer} of {lengths.requests} answers are longer than their requests allow"
+        )
     if retries:
         said.append(f"{retries} retries: latencies count from the first attempt")
     return tuple(said)

@@ -232,10 +232,10 @@ def _print_flaws(out: Console, levels: Sequence[Level], kind: LoopKind) -> None:
     if flawed:
         head(out, "Said of single loads")
     for level in flawed:
-        line(out, level_text(level.level, kind), "; ".join(_grouped(level.flaws)))
+        line(out, level_text(level.level, kind), "; ".join(grouped(level.flaws)))
 
 
-def _grouped(flaws: Sequence[str]) -> Iterator[str]:
+def grouped(flaws: Sequence[str]) -> Iterator[str]:
     """Flaws that differ in their numbers only are said once, with how often."""
     kinds: dict[str, list[str]] = {}
     for flaw in flaws:
@@ -258,7 +258,7 @@ def _how(report: MeasurementReport) -> Iterator[str]:
     skipped = max((load.not_fitting for load in report.loads), default=0)
     if skipped:
         yield f"{skipped} requests of the workload do not fit and were not sent."
-    yield from (_sentence(remark) for remark in report.remarks)
+    yield from (sentence(remark) for remark in report.remarks)
     yield from _cache_lines(report.loads)
 
 
@@ -279,5 +279,6 @@ def _cache_lines(loads: Sequence[LoadPoint]) -> Iterator[str]:
         yield f"Prefix cache: {min(shares):.0%} to {max(shares):.0%} of prompt tokens were hits."
 
 
-def _sentence(remark: str) -> str:
+def sentence(remark: str) -> str:
+    """The remark as one."""
     return f"{remark[:1].upper()}{remark[1:]}."

@@ -9,6 +9,7 @@ import typer
 
 from advisor.errors import RooftuneError
 from api.cli import (
+    compare,
     derive,
     doctor,
     exports,
@@ -46,6 +47,7 @@ app.add_typer(workloads.app, name="workload")
 app.command("forecast")(forecast.forecast)
 app.command("simulate")(simulate.simulate)
 app.command("measure")(measure.measure)
+app.command("compare")(compare.compare)
 app.add_typer(measurements.app, name="measurement")
 app.add_typer(targets.engines, name="engine")
 app.add_typer(targets.app, name="target")

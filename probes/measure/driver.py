@@ -2,15 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from advisor.canonical import digest
-from advisor.errors import EngineFailed, RooftuneError, Unavailable
-from advisor.measurement.asked import MeasurePlan, Stop
+from advisor.errors import EngineFailed, RooftuneError
+from advisor.measurement.asked import MeasurePlan, Salt
 from advisor.measurement.capacity import Capacity, Search, Tried, TryLoad, next_load
 from advisor.measurement.overload import Growth, queue_growth
-from advisor.measurement.records import LoadPoint, LoopKind, Outcome, RequestRecord
+from advisor.measurement.records import LoadPoint, LoopKind, RequestRecord
 from advisor.measurement.report import Rank
 from advisor.measurement.rounds import (
     PlannedLoad,
@@ -21,40 +20,12 @@ from advisor.measurement.rounds import (
 )
 from advisor.measurement.slo import attained
 from advisor.states import FailureKind
-from probes.measure.loads import Taken, take
-from probes.measure.sending import Shot, recorded_rate_per_s, rule_of
+from probes.measure.loader import Loader, Progress, fitted, resolved_levels
+from probes.measure.loads import Taken
 from probes.measure.server import Server
-from probes.measure.workload import Deal, Dealer, Workload
+from probes.measure.workload import Dealer, Workload
 
-WARM_TOKENS = 16
-WARM_REQUESTS = 32
-_AGAIN = "run the command again with the same --out to go on"
-# What an answer that failed means for the user; anything else is named as it is.
-_MEANINGS: Mapping[str, tuple[str, str]] = {
-    "http_401": ("refuses the key", "give its key as a file: --api-key-file"),
-    "http_403": ("refuses the key", "give its key as a file: --api-key-file"),
-    "http_404": ("does not know the route or the model", "check the address and --model"),
-    "http_429": ("refuses requests for their rate", "ask for a lower load, or lift its limit"),
-    "not_a_stream": ("does not stream its answers", "times per token need a streaming endpoint"),
-    "timeout:idle": ("began an answer and fell silent", "look into the server's log"),
-    "timeout:connect": ("does not take connections", "check the address and the network"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What is going on. `level` and `repeat` are None while nothing is measured yet.
-
-    `spent_s` is the time since the start, `budget_s` what there is of it.
-    """
-
-    phase: str
-    done: int
-    total: int
-    spent_s: float
-    budget_s: float
-    level: float | None = None
-    repeat: int | None = None
+AGAIN = "run the command again with the same --out to go on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +61,6 @@ class Driver:
     clock: Callable[[], float] = time.monotonic
     _capacity: Capacity | None = None
     _remarks: list[str] = field(default_factory=list)
-    _not_fitting: int = 0
 
     def run(self) -> Measured:
         """Measure until nothing is left to learn, the budget is spent or it is cancelled.
@@ -100,18 +70,18 @@ class Driver:
         """
         self._began_s = self.clock()
         self._earlier = len(self.loads)
-        self._levels = self._resolved_levels()
+        self._levels = resolved_levels(self.plan, self.workload)
         self._deal_out()
         try:
             if self._next() is not None:
-                self._warm_up()
+                self._loader.warm_up(self._dealer, self._levels[-1])
             complete = self._measure_all()
         except RooftuneError as error:
-            if not self.loads and not _cancelled(error):
+            if not self.loads and not was_cancelled(error):
                 raise
             complete = False
-            said = "it was interrupted" if _cancelled(error) else f"it ended early: {error}"
-            self._remarks.append(f"{said}; {_AGAIN}")
+            said = "it was interrupted" if was_cancelled(error) else f"it ended early: {error}"
+            self._remarks.append(f"{said}; {AGAIN}")
         return self.so_far(complete=complete)
 
     def so_far(self, *, complete: bool = False) -> Measured:
@@ -129,33 +99,26 @@ class Driver:
         """Seconds since the start of this run."""
         return self.clock() - self._began_s
 
-    def _resolved_levels(self) -> tuple[float, ...]:
-        """Multiples of the recorded rate as rates."""
-        levels = self.plan.levels
-        if self.plan.kind is LoopKind.OPEN and self.plan.arrivals == "recorded":
-            rate_per_s = recorded_rate_per_s(self.workload)
-            levels = tuple(level * rate_per_s for level in levels)
-        return tuple(sorted(set(levels)))
-
     def _deal_out(self) -> None:
         """Leave out what does not fit, and draw the order of the rest."""
         plan, server = self.plan, self.server
-        rule = rule_of(plan, server, self.workload)
-        fitting, limit = self.workload, server.identity.max_model_len
-        if limit is not None:
-            fitting, split = self.workload.fitting(rule, limit)
-            self._not_fitting = len(split.not_fitting)
-            self._remarks += [] if split.told is None else [split.told]
-        if plan.stop is Stop.RECORDED and not rule.fixed:
-            self._remarks.append(
-                "answers end where they end: only vLLM is known to keep to recorded lengths"
-            )
+        found = fitted(plan, server, self.workload, server.identity.max_model_len)
+        self._remarks += found.remarks
         own = server.rank is Rank.OWN_ENGINE
         self._dealer = Dealer(
-            workload=fitting,
+            workload=found.workload,
             seed=plan.seed,
-            repeats=own or server.salt(plan.salt).value != "none",
+            repeats=own or server.salt(plan.salt) is not Salt.NONE,
             recorded=plan.arrivals == "recorded" and plan.kind is LoopKind.OPEN,
+        )
+        self._loader = Loader(
+            server=server,
+            workload=self.workload,
+            plan=plan,
+            cancelled=self.cancelled,
+            told=self.listener.progress,
+            spent_s=lambda: self.spent_s,
+            not_fitting=found.not_fitting,
         )
 
     def _measure_all(self) -> bool:
@@ -168,12 +131,12 @@ class Driver:
             if len(self.loads) > self._earlier and spent_s > self.plan.budget_s:
                 self._remarks.append(
                     f"the budget of {self.plan.budget_s:.0f} s is spent: not all is as precise as"
-                    f" asked; {_AGAIN} and a larger --budget"
+                    f" asked; {AGAIN} and a larger --budget"
                 )
                 return all(of_level(self.loads, level) for level in self._levels) and (
                     self.plan.slo is None or self._capacity is not None
                 )
-            self._record(self._take(planned))
+            self._record(self._loader.load(planned, self._dealer.deal(planned.requests)))
         return True
 
     def _next(self) -> PlannedLoad | None:
@@ -206,34 +169,6 @@ class Driver:
             level=step.load, repeat=len(made) + 1, requests=requests_of(self.plan, step.load)
         )
 
-    def _take(self, planned: PlannedLoad) -> Taken:
-        deal = self._dealer.deal(planned.requests)
-        return self._load(planned, deal, self.plan, phase="measuring")
-
-    def _load(self, planned: PlannedLoad, deal: Deal, plan: MeasurePlan, *, phase: str) -> Taken:
-        def told(done: int, total: int) -> None:
-            measuring = phase == "measuring"
-            self.listener.progress(
-                Progress(
-                    phase=phase,
-                    done=done,
-                    total=total,
-                    spent_s=self.spent_s,
-                    budget_s=self.plan.budget_s,
-                    level=planned.level if measuring else None,
-                    repeat=planned.repeat if measuring else None,
-                )
-            )
-
-        told(0, len(deal.workload.requests))
-        shot = Shot(
-            planned=planned,
-            deal=deal,
-            digest=_digest(self.workload, deal),
-            not_fitting=self._not_fitting,
-        )
-        return take(self.server, plan, shot, cancelled=self.cancelled, on_progress=told)
-
     def _record(self, taken: Taken) -> None:
         point = taken.point
         self.loads.append(point)
@@ -259,36 +194,6 @@ class Driver:
             limited=limited,
         )
 
-    def _warm_up(self) -> None:
-        """One request alone, whose failure tells what is wrong; then short ones at once.
-
-        Nothing of it is recorded.
-        """
-        plan = replace(
-            self.plan,
-            kind=LoopKind.CLOSED,
-            levels=(1.0,),
-            stop=Stop.NATURAL,
-            cap_tokens=WARM_TOKENS,
-            default_tokens=WARM_TOKENS,
-            slo=None,
-        )
-        closed = self.plan.kind is LoopKind.CLOSED
-        most = int(self._levels[-1]) if closed else WARM_REQUESTS // 4
-        for count in (1, min(most, WARM_REQUESTS)):
-            deal = self._dealer.deal(count)
-            planned = PlannedLoad(level=float(count), repeat=1, requests=count)
-            taken = self._load(planned, deal, plan, phase="warming up")
-            if taken.point.succeeded == 0:
-                raise self._refusal(taken.records)
-
-    def _refusal(self, records: Sequence[RequestRecord]) -> Unavailable:
-        kinds = [record.error or record.outcome.value for record in records]
-        kind = next(kind for kind in kinds if kind != Outcome.OK.value)
-        found = _MEANINGS.get(kind.partition(":")[0]) or _MEANINGS.get(kind)
-        what, remedy = found or ("answers no request", "look into the server's log")
-        return Unavailable(f"{self.server.address.shown} {what} ({kind})", remedy)
-
 
 def _undecided(tried: Sequence[Tried], step: TryLoad, last: LoadPoint) -> Capacity:
     """The search gives up where a load cannot be measured."""
@@ -301,10 +206,6 @@ def _undecided(tried: Sequence[Tried], step: TryLoad, last: LoadPoint) -> Capaci
     )
 
 
-def _digest(workload: Workload, deal: Deal) -> str:
-    ids = [request.id for request in deal.workload.requests]
-    return digest({"workload": workload.digest, "requests": ids})
-
-
-def _cancelled(error: RooftuneError) -> bool:
+def was_cancelled(error: RooftuneError) -> bool:
+    """Whether the user ended it."""
     return isinstance(error, EngineFailed) and error.kind == FailureKind.CANCELLED

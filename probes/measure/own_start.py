@@ -9,6 +9,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.measurement.asked import OwnEngine
+from probes.device_memory import memory_reader, refuse_held
 from probes.engines import FLAGS_TIMEOUT_S, Interpreter
 from probes.measure.own import OwnServer
 from probes.settings import engine_environment
@@ -41,6 +42,13 @@ def own_server(
             token=token,
             log_path=Path(place) / "engine.log",
             base_env=engine_environment(),
+        )
+        refuse_held(
+            # The engine takes the first device that it sees, as vLLM does.
+            memory_reader(spec.schema.build, "0"),
+            plan.config,
+            non_kv_bytes=plan.model_bytes,
+            cancelled=cancelled,
         )
         with start_engine(plan, on_progress=on_progress, cancelled=cancelled) as engine:
             yield OwnServer(engine=engine, build=spec.schema.build, environment=plan.base_env)

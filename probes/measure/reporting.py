@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from importlib.metadata import version
 
-from advisor.canonical import as_json, digest
+from advisor.canonical import Json, as_json, digest
 from advisor.errors import InvalidInput
 from advisor.measurement.asked import MeasurePlan, Salt
 from advisor.measurement.findings import Findings
@@ -35,15 +35,10 @@ _NO_COUNTERS = (
 
 def plan_digest(plan: MeasurePlan, server: Server, workload_digest: str, config_hash: str) -> str:
     """Names what is measured: loads with equal ones may stand in one report."""
-    kept = {
-        item.name: as_json(getattr(plan, item.name))
-        for item in fields(plan)
-        if item.name not in _FREE
-    }
     own = server.rank is Rank.OWN_ENGINE
     return digest(
         {
-            "plan": kept,
+            "plan": plan_values(plan),
             "workload": workload_digest,
             "address": None if own else server.address.shown,
             "model": None if own else server.identity.model,
@@ -51,6 +46,15 @@ def plan_digest(plan: MeasurePlan, server: Server, workload_digest: str, config_
             "config": config_hash,
         }
     )
+
+
+def plan_values(plan: MeasurePlan) -> dict[str, Json]:
+    """The plan without what only says how much is enough."""
+    return {
+        item.name: as_json(getattr(plan, item.name))
+        for item in fields(plan)
+        if item.name not in _FREE
+    }
 
 
 def continued(report: MeasurementReport | None, wanted: str) -> tuple[LoadPoint, ...]:

@@ -16,7 +16,7 @@ from advisor.states import FailureKind
 from probes.vllm.command import HOST
 from probes.vllm.failures import classify
 from probes.vllm.metrics import EngineSnapshot, parse_metrics
-from probes.vllm.processes import kill_engines, remove_shared_memory, shared_memory
+from probes.vllm.processes import kill_engines, remove_shared_memory, shared_memory_below
 from probes.vllm.server_info import SERVER_INFO
 
 # An engine with requests that makes no step for so long counts as hung. One step may take a minute
@@ -145,8 +145,11 @@ class RunningEngine:
             time.sleep(_RESET_POLL_S)
 
     def note_shared_memory(self) -> None:
-        """Remember its segments: once its processes are killed nobody could name them."""
-        self.segments |= shared_memory({self.token})
+        """Remember its segments: once its processes are killed nobody could name them.
+
+        A start makes them one by one, and may be killed at any moment: asked at every look.
+        """
+        self.segments |= shared_memory_below(self.pid)
 
     def read_log(self) -> str:
         """Everything it wrote so far."""

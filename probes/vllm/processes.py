@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,10 +58,22 @@ def shared_memory(tokens: Collection[str]) -> frozenset[Path]:
 
     A killed process leaves its segments, and with them the memory, to nobody.
     """
+    return _mapped(process.pid for process in find_engines(tokens))
+
+
+def shared_memory_below(pid: int) -> frozenset[Path]:
+    """The same of the processes below `pid`: cheap enough to be asked again and again."""
+    try:
+        return _mapped(child.pid for child in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return frozenset()
+
+
+def _mapped(pids: Iterable[int]) -> frozenset[Path]:
     found: set[Path] = set()
-    for process in find_engines(tokens):
+    for pid in pids:
         try:
-            maps = Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
+            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
         except OSError:
             continue
         found.update(Path(name) for name in _SEGMENT.findall(maps))

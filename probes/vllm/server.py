@@ -189,12 +189,9 @@ def _stopped_on_failure(engine: RunningEngine) -> Iterator[None]:
 
 
 def _await_health(engine: RunningEngine, plan: StartPlan, watch: Watch, clock: PhaseClock) -> None:
-    seen = None
     while True:
         elapsed_s, phase = clock.elapsed_s, clock.look(engine.read_log())
-        if phase != seen:
-            engine.note_shared_memory()
-            seen = phase
+        engine.note_shared_memory()
         if watch.on_progress is not None:
             watch.on_progress(StartProgress(elapsed_s=elapsed_s, limit_s=plan.limit_s, phase=phase))
         exit_code = engine.exit_code

@@ -24,7 +24,8 @@ from advisor.measurement.report import MeasurementReport, Rank, measured_point
 from advisor.measurement.slo import Slo
 from advisor.serving import ServingConfig
 from api.cli.answer import Exit
-from api.cli.measure import ending, numbers, seconds
+from api.cli.measure import ending
+from api.cli.measure_options import numbers, seconds
 from api.cli.measured_text import number, print_measured
 from probes.vllm.server import start_engine
 from tests.api.front import Run

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from advisor.measurement.protocol.pairs import Change
+from advisor.measurement.protocol.pairs import Change, compare
 from advisor.serving import Levers, ServingConfig
 from probes.vllm.engine import RunningEngine
 from probes.vllm.processes import find_engines
@@ -49,7 +49,7 @@ def test_a_planted_slowdown_is_told_as_hurts(engine: RunningEngine) -> None:
     def slow() -> AbstractContextManager[None]:
         return slowed(pids, SHARE)
 
-    found = bench.compared(3, slow)
+    found = compare([bench.round(slow).change for _ in range(3)])
 
     assert found.change is Change.HURTS
     assert found.gain.value < 0.85

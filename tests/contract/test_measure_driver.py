@@ -17,7 +17,8 @@ from advisor.measurement.slo import Slo
 from advisor.serving import ServingConfig
 from advisor.traffic.formats.options import ReadOptions
 from probes.measure.attached import AttachedServer, address_of, attach
-from probes.measure.driver import Driver, Listener, Measured, Progress
+from probes.measure.driver import Driver, Listener, Measured
+from probes.measure.loader import Progress
 from probes.measure.own import OwnServer
 from probes.measure.server import Server
 from probes.measure.workload import Workload, read_workload

@@ -8,7 +8,7 @@ from probes.vllm.command import EngineSpec
 from probes.vllm.server import start_engine
 from tests.validate.mfu import comparison, counted_over_the_load, shape_of, start_plan
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
 def test_flop_and_bytes_agree_with_vllms_own_estimator(

@@ -27,7 +27,7 @@ from probes.vllm.server import start_engine
 from tests.fakes.engines import chat_request, planted_plan
 from tests.fakes.token_rows import array
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 K, BLOCK = 4, 32
 CONFIG = ServingConfig(

@@ -96,7 +96,7 @@ def _memory(bench: Workbench, say: Say) -> Sequence[Figure]:
 
 def _cycles(bench: Workbench, say: Say) -> Sequence[Figure]:
     bench.stop()  # it starts thirty engines of its own
-    return cycle_figures(bench.found, bench.folder)
+    return cycle_figures(bench.found, bench.folder, say)
 
 
 # In this order; `cycles` last, as it ends the shared engine. With the rows that each must yield.

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from sqlalchemy import select
 
-from advisor.serving import FunctionalSettings, ServingConfig
 from advisor.states import RunState
 from db import runs
 from db.embedded import EmbeddedPostgres
@@ -21,11 +20,8 @@ from db.session import close_sessions, open_sessions, transaction
 from db.tables import LoadPointRow
 from tests.fakes.agent_site import Agent, AgentSite
 from tests.fakes.process_trees import kill_host
-from tests.measure.engine import Installed
+from tests.measure.engine import CONFIG, Installed
 
-BASELINE = ServingConfig(
-    functional=FunctionalSettings(max_model_len=2048, enforce_eager=True, kv_cache_space_gib=1)
-)
 LIVE = {RunState.STARTING, RunState.READY}
 WAIT_S = 300.0
 GONE_S = 30.0
@@ -74,7 +70,7 @@ def agent_cycles(found: Installed, folder: Path) -> AgentOutcome:
                     folder=folder / "agents",
                     database_url=server.url,
                     sessions=sessions,
-                    baseline=BASELINE,
+                    baseline=CONFIG,
                 )
                 settings = {
                     "engine_launcher": "",

@@ -1,5 +1,6 @@
-"""Loads on a running engine through the product's own protocol, and pairs of them, A B B A."""
+"""Loads on a running engine through the product's own protocol, and rounds of them, A B A."""
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing_extensions import override
 from advisor.canonical import digest
 from advisor.errors import EngineFailed
 from advisor.measurement.asked import MeasurePlan
-from advisor.measurement.protocol.pairs import Arm, Comparison, abba, compare
 from advisor.measurement.records import LoadPoint, LoopKind
 from advisor.measurement.rounds import PlannedLoad
 from advisor.states import FailureKind
@@ -50,14 +50,11 @@ class Bench:
         refuse_failures(point)
         return point.throughput_tokens_per_s.value
 
-    def compared(self, pairs: int, treatment: Treatment = nullcontext) -> Comparison:
-        """Arm B, under the treatment, against arm A: A B, B A, ... over the same requests."""
-        around = {Arm.A: nullcontext, Arm.B: treatment}
-        found = []
-        for order in abba(pairs):
-            seen = {arm: self.throughput(around[arm]) for arm in order}
-            found.append((seen[Arm.A], seen[Arm.B]))
-        return compare(found)
+    def round(self, treatment: Treatment) -> "Round":
+        """A load of arm B, under the treatment, between two of arm A, over the same requests."""
+        before = self.throughput()
+        treated = self.throughput(treatment)
+        return Round(before=before, treated=treated, after=self.throughput())
 
     def _point(self, *, resets: bool) -> LoadPoint:
         server = OwnServer(engine=self.engine) if resets else Warm(engine=self.engine)
@@ -84,6 +81,23 @@ class Bench:
         point = take(server, plan, shot, cancelled=Event()).point
         self.disturbed += point.host.disturbed
         return point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Throughputs of three loads in a row: arm A, arm B, arm A again.
+
+    What drifts evenly over the three takes nothing from B against the mean of both A.
+    """
+
+    before: float
+    treated: float
+    after: float
+
+    @property
+    def change(self) -> tuple[float, float]:
+        """A, as the geometric mean of its two loads, and B."""
+        return math.sqrt(self.before * self.after), self.treated
 
 
 def refuse_failures(point: LoadPoint) -> None:

@@ -214,6 +214,9 @@ def _aiperf_arguments(site: Site, load: Load, dataset: Path, results: Path) -> l
         f"--concurrency={load.concurrency}",
         f"--request-count={len(load.prompts)}",
         f"--artifact-dir={results}",
+        # Its usual number of processes takes the cores away from an engine on a small machine.
+        "--workers-max=1",
+        "--record-processors=1",
         "--ui-type=none",
         "--no-gpu-telemetry",
         "--no-server-metrics",

@@ -24,6 +24,7 @@ from probes.vllm.server import Spawned, StartPlan, StartProgress, start_engine
 from tests.bench.figures import Figure
 from tests.measure.agent_cycles import AGENT_KILLS, agent_cycles
 from tests.measure.engine import Installed, engine_plan
+from tests.measure.progress import Say
 
 GUARDIAN, FRONT_END, CORE, WORKER = "guardian", "front end", "core", "worker"
 # Process titles that vLLM gives its own processes, as far as the kernel keeps them.
@@ -198,16 +199,29 @@ def _shared_files() -> frozenset[str]:
 
 
 def run_cycles(
-    plan_of: Callable[[Path], StartPlan], folder: Path, kills: Sequence[Kill]
+    plan_of: Callable[[Path], StartPlan],
+    folder: Path,
+    kills: Sequence[Kill],
+    say: Say = lambda _text: None,
 ) -> list[Outcome]:
     """One start for each kill, each with a log of its own in `folder`."""
-    return [cycle(plan_of(folder / f"cycle-{n}.log"), kill) for n, kill in enumerate(kills)]
+    outcomes = []
+    for number, kill in enumerate(kills):
+        outcomes.append(cycle(plan_of(folder / f"cycle-{number}.log"), kill))
+        took_s = outcomes[-1].took_s
+        say(f"{number + 1} of {len(kills)}: {kill.text}, {took_s:.0f} s, left {outcomes[-1].left}")
+    return outcomes
 
 
-def cycle_figures(found: Installed, folder: Path) -> list[Figure]:
+def cycle_figures(found: Installed, folder: Path, say: Say) -> list[Figure]:
     """Rows `kill_cycles` and `kill_cycles_left_behind` on the real engine."""
     began_s = time.monotonic()
-    outcomes = run_cycles(lambda log: engine_plan(found, log, stop_grace_s=5.0), folder, KILLS)
+
+    def plan_of(log: Path) -> StartPlan:
+        return engine_plan(found, log, stop_grace_s=5.0)
+
+    outcomes = run_cycles(plan_of, folder, KILLS, say)
+    say("agents")
     agents = agent_cycles(found, folder)
     struck = [outcome for outcome in outcomes if outcome.struck]
     left = [f"{o.kill.text}: {thing}" for o in outcomes for thing in o.left]
