@@ -15,9 +15,9 @@ INT8 ?= $(shell { [ "$(ENGINE)" = cuda ] || grep -qwE 'avx512_vnni|avx_vnni|amx_
 PYTEST_ARGS ?=
 # Tests start many processes of ours: compiled modules are kept, or each would compile them anew.
 TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
-# Tests that start a real engine come first and alone: it needs the whole machine. The rest shares three workers, as
-# many of them wait for processes of theirs.
-PYTEST = $(TESTS) -m "$(1)" $(PYTEST_ARGS) && $(TESTS) -n 3 --dist worksteal -m "not engine" $(PYTEST_ARGS)
+# Tests that start a real engine come first and alone: it needs the whole machine. The rest shares two workers. What is
+# given to it says more of which tests.
+PYTEST = $(TESTS) -m "engine$(1)" $(PYTEST_ARGS) && $(TESTS) -n 2 --dist worksteal -m "not engine$(1)" $(PYTEST_ARGS)
 
 BIN := .venv/bin
 SERVICE_STAMP := .venv/.rooftune-installed
@@ -111,13 +111,13 @@ browser: service
 	@$(BIN)/python -P probes/preflight.py --tests --install
 
 test: setup browser $(if $(INT8),quantizer) ## all tests (PYTEST_ARGS="-x" and the like are handed to both runs)
-	@$(call PYTEST,engine)
+	@$(call PYTEST)
 
-# Of the real engine a small part: the long tests are in `make test`. Lint needs the service only and runs meanwhile.
-check: ## what CI runs: lint, types, import contracts, compose schema, all tests but the long ones of the engine
+# The longest tests are in `make test` only. Lint needs no engine and runs while that is installed.
+check: ## what CI runs: lint, types, import contracts, compose schema, all tests but the longest
 	@$(MAKE) -q install || $(MAKE) preflight
 	@$(MAKE) -j2 lint browser $(ENGINE_FLAGS_RECORD) $(DEMO_MODEL) $(if $(INT8),quantizer)
-	@$(call PYTEST,engine and not long)
+	@$(call PYTEST, and not long)
 
 lint: service ## format check, ruff, mypy, import contracts, compose schema
 	@$(BIN)/ruff format --check -q .

@@ -1,7 +1,7 @@
 """The report of a comparison: which sides, which pairs, what they say together."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,7 @@ from advisor.measurement.comparison import (
 from advisor.measurement.protocol.pairs import Arm
 from advisor.measurement.report import Rank
 from probes.measure.pairing import Paired
-from probes.measure.reporting import TOOL, plan_values
+from probes.measure.reporting import TOOL, plan_values, sourced
 from probes.measure.server import Server
 
 _FRESH = "every engine was started anew for each of its loads, so that starts are in the intervals"
@@ -92,15 +92,16 @@ def report_maker(
     own = sides.rank is Rank.OWN_ENGINE
 
     def made(paired: Paired) -> ComparisonReport:
+        loads = tuple(replace(load, point=sourced(load.point, sides.rank)) for load in paired.loads)
         return ComparisonReport(
             rank=sides.rank,
             tool_version=version(TOOL),
             a=sides.a,
             b=sides.b,
             started_epoch_s=started.timestamp(),
-            loads=paired.loads,
+            loads=loads,
             levels=compared_levels(
-                paired.loads, source=sides.rank.source, caching_differs=sides.caching_differs
+                loads, source=sides.rank.source, caching_differs=sides.caching_differs
             ),
             remarks=(_ORDER, _FRESH if own else _RUNNING, *paired.remarks),
             plan_digest=sides.plan_digest,

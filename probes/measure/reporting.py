@@ -78,11 +78,7 @@ def report_of(
     started: datetime,
 ) -> MeasurementReport:
     """The report; its numbers carry the source of the server's rank."""
-    source = server.rank.source
-    loads = tuple(
-        replace(load, throughput_tokens_per_s=replace(load.throughput_tokens_per_s, source=source))
-        for load in measured.loads
-    )
+    loads = tuple(sourced(load, server.rank) for load in measured.loads)
     return MeasurementReport(
         rank=server.rank,
         tool=TOOL,
@@ -97,6 +93,12 @@ def report_of(
         complete=measured.complete,
         findings=_findings(measured, server, plan, loads),
     )
+
+
+def sourced(load: LoadPoint, rank: Rank) -> LoadPoint:
+    """The load with the source of that rank."""
+    rate = replace(load.throughput_tokens_per_s, source=rank.source)
+    return replace(load, throughput_tokens_per_s=rate)
 
 
 def _findings(

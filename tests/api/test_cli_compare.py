@@ -65,16 +65,19 @@ def test_two_servers_are_compared_and_what_hurts_is_the_exit_code(
     """A pipeline can stop on it; the file holds every load, no text, and is gone on with."""
     out = tmp_path / "report.json"
     asked = (*servers, "--workload", traffic, *LOADS, "--out", out)
-    code, text, err = run(*asked, "--pairs", 2, "--budget", "1s")
-    more, said, _ = run(*asked, "--pairs", 3)
+    _, text, err = run(*asked, "--pairs", 2, "--budget", "1s")
+    code, said, _ = run(*asked, "--pairs", 3)
     held = json.loads(out.read_text())
+    decided = held["levels"][0]["pairs"] >= 2  # on a busy machine late loads do not count
 
-    assert code in {Exit.INCONCLUSIVE, Exit.NEGATIVE}, err
-    assert more == Exit.NEGATIVE, said
-    assert "hurts" in said
+    assert "1 of 2 pairs" in " ".join(text.split()), err
+    assert code == (Exit.NEGATIVE if decided else Exit.INCONCLUSIVE), said
+    assert ("hurts" in said) == decided
     assert "measured from outside" in said
     assert [load["arm"] for load in held["loads"]] == ["A", "B", "B", "A", "A", "B"]
-    assert held["levels"][0]["figures"]["tpot_s p50"]["gain"]["source"] == "measured from outside"
+    sources = {item["gain"]["source"] for item in held["levels"][0]["figures"].values()}
+    sources |= {load["point"]["throughput_tokens_per_s"]["source"] for load in held["loads"]}
+    assert sources == {"measured from outside"}
     assert "question" not in out.read_text() + text
 
 
@@ -96,8 +99,14 @@ def test_two_settings_of_one_engine_are_started_in_turn(
     assert held["rank"] == "own engine"
     assert held["a"]["title"] != held["b"]["title"]
     assert [load["arm"] for load in held["loads"]] == ["A", "B", "B", "A"]
-    gain = held["levels"][0]["figures"]["output_tokens_per_s"]["gain"]
-    assert (gain["source"], gain["value"] < 0.7) == ("measured here", True)
+    rates = {
+        arm: [
+            load["point"]["throughput_tokens_per_s"] for load in held["loads"] if load["arm"] == arm
+        ]
+        for arm in "AB"
+    }
+    assert {rate["source"] for arm in "AB" for rate in rates[arm]} == {"measured here"}
+    assert max(rate["value"] for rate in rates["B"]) < min(rate["value"] for rate in rates["A"])
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,7 @@ def test_an_idle_limit_does_not_cut_a_stream_that_moves(
     assert engine.stream_complete()
 
 
+@pytest.mark.long
 def test_a_minute_of_trickle_is_no_reason_to_cut(
     shared: Path, directory: PlantedDirectory, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

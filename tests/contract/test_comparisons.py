@@ -41,6 +41,7 @@ def engine(tmp_path: Path) -> Iterator[RunningEngine]:
         yield running
 
 
+@pytest.mark.long
 def test_a_planted_slowdown_is_told_as_hurts(engine: RunningEngine) -> None:
     """An engine that stands still for half of the time is slower, through the protocol."""
     bench = Bench(engine=engine, load=SHORT)

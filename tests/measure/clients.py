@@ -51,7 +51,7 @@ STUB_LOADS = {
     ALONE: Load(prompts=prompts(4, 400), concurrency=ALONE, tokens=48),
     LOADED: Load(prompts=prompts(40, 400), concurrency=LOADED, tokens=48),
 }
-PACE = Pace(ttft_s=0.5, gap_s=0.04)
+PACE = Pace(ttft_s=1.0, gap_s=0.04)
 QUANTITIES = ("ttft", "tpot", "throughput")
 
 
