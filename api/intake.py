@@ -35,6 +35,9 @@ from api.settings import ApiSettings, child_environment
 
 log = logging.getLogger(__name__)
 
+# What the child is asked, and the program that does it.
+_PROGRAMS = {"read": "api.reader", "tokens": "api.reader", "derive": "api.deriver"}
+
 
 class ReaderFault(RuntimeError):
     """The child failed in a way that is a fault of ours; its frames are in the log."""
@@ -204,7 +207,7 @@ def _answer(
         tempfile.TemporaryFile(dir=limits.spool) as answer,
     ):
         _write_job(job, asked, limits)
-        argv = [sys.executable, "-m", "api.reader", what, "--job", str(job.fileno())]
+        argv = [sys.executable, "-m", _PROGRAMS[what], what, "--job", str(job.fileno())]
         argv += ["--memory", str(limits.memory_bytes)]
         argv += ["--seconds", str(int(limits.timeout_s) + 1)]
         try:

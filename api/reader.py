@@ -1,8 +1,8 @@
 """The child process that reads an upload: bounded memory and time, frames in, frames out.
 
 ``python -m api.reader read`` takes a traffic file on standard input, ``python -m api.reader
-tokens`` the report and the stored requests of one, ``derive`` those of several (`api.derivation`);
-the job is in the file of descriptor ``--job``.
+tokens`` the report and the stored requests of one; ``python -m api.deriver derive`` those of
+several. The job is in the file of descriptor ``--job``.
 The last frame of the answer is JSON: the facts, or ``{"refused": {...}}``; prompt text is in the
 Parquet frames only.
 """
@@ -26,7 +26,6 @@ from advisor.errors import (
     UnknownName,
     UnreadableFile,
 )
-from api.derivation import derive
 from api.frames import FACTS, write_frame
 from api.reading import Emit, Facts, Job, count_stored, read_upload
 
@@ -59,28 +58,30 @@ def answered(work: Callable[[], Facts]) -> Facts:
         return {"refused": {"error": "Fault", "type": type(error).__name__, "at": where}}
 
 
-def worked(what: str, given: BinaryIO, job: BinaryIO, emit: Emit) -> Facts:
-    """Do the job. The secret of an upload is made here and never leaves the process."""
-    asked = Job.read(job)
-    if what == "read":
-        return read_upload(given, asked, secrets.token_bytes(SECRET_BYTES), emit)
-    if what == "derive":
-        return derive(given, asked, secrets.token_bytes(SECRET_BYTES), emit)
-    return count_stored(given, asked, emit)
+# Does a job: standard input, what is asked, where frames go.
+Work = Callable[[BinaryIO, Job, Emit], Facts]
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def _read(given: BinaryIO, asked: Job, emit: Emit) -> Facts:
+    """The secret of an upload is made here and never leaves the process."""
+    return read_upload(given, asked, secrets.token_bytes(SECRET_BYTES), emit)
+
+
+WORKS: Mapping[str, Work] = {"read": _read, "tokens": count_stored}
+
+
+def _parsed(arguments: Sequence[str], works: Mapping[str, Work]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="reader")
-    parser.add_argument("what", choices=["read", "tokens", "derive"])
+    parser.add_argument("what", choices=list(works))
     parser.add_argument("--job", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--seconds", type=int, required=True)
     return parser.parse_args(arguments)
 
 
-def main() -> int:
-    """Read standard input, answer on standard output."""
-    options = _parsed(sys.argv[1:])
+def main(works: Mapping[str, Work]) -> int:
+    """Read standard input, answer on standard output; `works` are the jobs of this program."""
+    options = _parsed(sys.argv[1:], works)
     resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
     resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -90,11 +91,12 @@ def main() -> int:
         write_frame(answer, body, tag)
 
     with os.fdopen(options.job, "rb") as job:
-        facts = answered(lambda: worked(options.what, sys.stdin.buffer, job, emit))
+        work = works[options.what]
+        facts = answered(lambda: work(sys.stdin.buffer, Job.read(job), emit))
     emit(FACTS, json.dumps(facts).encode())
     answer.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(WORKS))

@@ -22,7 +22,7 @@ from tests.measure.slowdown import computing, slowed
 COMPARISONS = 10
 # Many rounds of short loads: this machine's speed drifts more between long loads than between short
 # ones (a pair of 3 s spreads by 8 %, one of 16 s as much), so that more rounds are what helps.
-ROUNDS = 8
+ROUNDS = 10
 # Standing still for SHARE of the time takes SLOWDOWN off the throughput: more than the share, as
 # what was stopped must find its way back (100 rounds with a share of 0.1 saw 0.12). The row says
 # what was seen over all rounds.
