@@ -77,11 +77,8 @@ class Driver:
                 self._loader.warm_up(self._dealer, self._levels[-1])
             complete = self._measure_all()
         except RooftuneError as error:
-            if not self.loads and not was_cancelled(error):
-                raise
             complete = False
-            said = "it was interrupted" if was_cancelled(error) else f"it ended early: {error}"
-            self._remarks.append(f"{said}; {AGAIN}")
+            self._remarks.append(broken_off(error, kept=bool(self.loads)))
         return self.so_far(complete=complete)
 
     def so_far(self, *, complete: bool = False) -> Measured:
@@ -206,6 +203,12 @@ def _undecided(tried: Sequence[Tried], step: TryLoad, last: LoadPoint) -> Capaci
     )
 
 
-def was_cancelled(error: RooftuneError) -> bool:
-    """Whether the user ended it."""
-    return isinstance(error, EngineFailed) and error.kind == FailureKind.CANCELLED
+def broken_off(error: RooftuneError, *, kept: bool) -> str:
+    """What is said of a run that `error` ended with something `kept`.
+
+    Raises it where there is nothing to keep and nobody asked for the end.
+    """
+    cancelled = isinstance(error, EngineFailed) and error.kind == FailureKind.CANCELLED
+    if not kept and not cancelled:
+        raise error
+    return f"{'it was interrupted' if cancelled else f'it ended early: {error}'}; {AGAIN}"

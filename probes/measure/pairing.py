@@ -14,7 +14,7 @@ from advisor.measurement.records import LoopKind
 from advisor.measurement.report import Rank
 from advisor.measurement.rounds import PlannedLoad, requests_of
 from advisor.states import FailureKind
-from probes.measure.driver import AGAIN, was_cancelled
+from probes.measure.driver import AGAIN, broken_off
 from probes.measure.loader import Loader, Progress, fitted, resolved_levels
 from probes.measure.server import Server
 from probes.measure.workload import Deal, Dealer, Workload
@@ -85,11 +85,8 @@ class Pairing:
                 self._longest_s = max(self._longest_s, self.clock() - began_s)
                 self.taken(self.so_far())
         except RooftuneError as error:
-            if not self.loads and not was_cancelled(error):
-                raise
             complete = False
-            said = "it was interrupted" if was_cancelled(error) else f"it ended early: {error}"
-            self._remarks.append(f"{said}; {AGAIN}")
+            self._remarks.append(broken_off(error, kept=bool(self.loads)))
         return self.so_far(complete=complete)
 
     def so_far(self, *, complete: bool = False) -> Paired:

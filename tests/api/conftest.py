@@ -1,5 +1,6 @@
 """The API over a fresh database."""
 
+import json
 import socket
 import threading
 import time
@@ -52,6 +53,15 @@ def rooftune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> Path:
+    """A dozen short requests."""
+    file = tmp_path / "traffic.jsonl"
+    rows = ({"prompt": f"question {i} of many", "output_tokens": 4} for i in range(12))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
 
 
 @pytest.fixture

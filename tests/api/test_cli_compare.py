@@ -34,15 +34,6 @@ def run(rooftune: Run) -> Run:
 
 
 @pytest.fixture
-def traffic(tmp_path: Path) -> Path:
-    """A dozen short requests."""
-    file = tmp_path / "traffic.jsonl"
-    rows = ({"prompt": f"question {i} of many", "output_tokens": 4} for i in range(12))
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
-@pytest.fixture
 def servers(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Two planted engines; the second one takes twice as long for a step."""
     urls = []

@@ -55,15 +55,6 @@ def server(tmp_path: Path) -> Iterator[str]:
         yield engine.base_url
 
 
-@pytest.fixture
-def traffic(tmp_path: Path) -> Path:
-    """A dozen short requests."""
-    file = tmp_path / "traffic.jsonl"
-    rows = ({"prompt": f"question {i} of many", "output_tokens": 4} for i in range(12))
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 def report(**changes: Any) -> MeasurementReport:
     """A report of one level with two loads."""
     loads = (load_point(2, 1), load_point(2, 2))
